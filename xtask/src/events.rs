@@ -1,4 +1,4 @@
-//! Tables of events: makes the files in `crates/record/src/event/lists` from the event files of
+//! Tables of events: makes the files in `crates/events/src/lists` from the event files of
 //! intel/perfmon and libpfm4.
 
 mod libpfm;
@@ -17,7 +17,7 @@ use crate::run;
 pub(crate) const USAGE: &str = "cargo xtask events PERFMON LIBPFM4 [--check]";
 
 /// Folder of the tables.
-const LISTS: &str = "crates/record/src/event/lists";
+const LISTS: &str = "crates/events/src/lists";
 
 /// Tables with their file in a checkout of intel/perfmon.
 const OF_PERFMON: [(&str, &str); 7] = [

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use hugepilot_launch::compare::{CompareOptions, ComparisonSize, Event, RoundProgress, prepare};
-use hugepilot_record::compare::CompareReport;
-use hugepilot_record::run::Mode;
-use hugepilot_report::{Sentence, counted};
+use hugepilot_record::Mode;
+use hugepilot_render::{Sentence, counted};
+use hugepilot_reports::compare::CompareReport;
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;

@@ -15,8 +15,8 @@ use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
 use hugepilot_record::ProcessId;
-use hugepilot_record::daemon::{Line, ReloadError};
-use hugepilot_report::{daemon_line, daemon_text};
+use hugepilot_reports::daemon::{Line, ReloadError};
+use hugepilot_reports::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
 
 use crate::calibration::{self, Background, CalibrationMode, Keep};

@@ -17,8 +17,8 @@ use hugepilot_policy::round::Goal;
 use hugepilot_policy::{DebloatPolicy, Fairness, Order};
 use hugepilot_profiler::check_sampling;
 use hugepilot_record::ExcludedCount;
-use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
-use hugepilot_report::counted;
+use hugepilot_render::counted;
+use hugepilot_reports::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::calibration::{CalibrationMode, Keep, Machine};

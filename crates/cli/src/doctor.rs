@@ -2,14 +2,14 @@
 
 use anyhow::Context as _;
 use hugepilot_kernel::{Root, probe, thp};
-use hugepilot_report::{doctor_text, json};
+use hugepilot_render::json;
+use hugepilot_reports::doctor_text;
 use hugepilot_settings::setting_risks;
 use hugepilot_units::PageSizes;
 
 use crate::exit::Exit;
 use crate::output::print;
-use crate::recover;
-use crate::trial_guard;
+use crate::{recover, trial_guard};
 
 const EXAMPLES: &str = "\
 Examples:

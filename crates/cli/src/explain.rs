@@ -6,8 +6,9 @@ use clap::{Args, ValueHint};
 use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::tune::{JournalSchedule, NoSchedule};
-use hugepilot_record::explain::ExplainReport;
-use hugepilot_report::{counted, explain_text, json};
+use hugepilot_render::{counted, json};
+use hugepilot_reports::explain::ExplainReport;
+use hugepilot_reports::explain_text;
 use hugepilot_units::{AddrRange, VirtAddr};
 
 use crate::exit::Exit;

@@ -10,7 +10,7 @@ use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::error::{ErrorReport, SCHEMA};
 use hugepilot_record::{Errno, Pid};
-use hugepilot_report::Sentence;
+use hugepilot_render::Sentence;
 use hugepilot_settings::SettingsError;
 use hugepilot_trace::TraceError;
 

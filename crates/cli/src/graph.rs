@@ -18,8 +18,8 @@ use clap::{Arg, Args, Subcommand, ValueEnum};
 use hugepilot_graph::run::{Job, JobResult, Kernel, Output, SourceVertex};
 use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
 use hugepilot_launch::record::begin_phase;
-use hugepilot_record::graph::AllocOrder;
-use hugepilot_report::graph_warnings_text;
+use hugepilot_reports::graph::AllocOrder;
+use hugepilot_reports::graph_warnings_text;
 
 use self::convert::ConvertArgs;
 use self::error::{failure, usage};

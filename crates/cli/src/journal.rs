@@ -11,9 +11,7 @@ use hugepilot_kernel::file;
 use hugepilot_kernel::proc::printable_path;
 use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
 use hugepilot_policy::round::{Goal, Header};
-use hugepilot_record::recording::{
-    RecordedJournal, RecordingError, RecordingLimits, RecordingReader,
-};
+use hugepilot_recording::{RecordedJournal, RecordingError, RecordingLimits, RecordingReader};
 use hugepilot_units::{Bytes, Nanos};
 use serde::Serialize;
 
@@ -306,7 +304,7 @@ mod tests {
     use std::fs;
 
     use hugepilot_policy::debloat::{DebloatPolicy, Order};
-    use hugepilot_record::recording::{Line, RecordingWriter};
+    use hugepilot_recording::{Line, RecordingWriter};
     use serde_json::Value;
 
     use super::*;
@@ -376,7 +374,7 @@ mod tests {
 
     /// A recording with these lines of a journal.
     fn recording(journal: &str) -> Vec<u8> {
-        let sample = include_bytes!("../../record/src/recording/samples/version-2.ndjson.gz");
+        let sample = include_bytes!("../../recording/src/format/samples/version-2.ndjson.gz");
         let head = RecordingReader::new(&sample[..], RecordingLimits::default()).unwrap();
         let mut writer = RecordingWriter::new(Vec::new(), head.head().clone()).unwrap();
         for line in journal.lines() {

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueHint};
 use hugepilot_kernel::Root;
 use hugepilot_launch::run_with_prefetchers;
-use hugepilot_report::{json, prefetch_text, setting_warnings_text};
+use hugepilot_render::json;
+use hugepilot_reports::{prefetch_text, setting_warnings_text};
 use hugepilot_settings::prefetch::{self, PrefetchSetting};
 
 use crate::exit::Exit;

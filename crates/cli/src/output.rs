@@ -5,14 +5,13 @@ use std::path::Path;
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{file, terminal};
-use hugepilot_report::model::Document;
-use hugepilot_report::{Width, command_text, json};
+use hugepilot_render::model::Document;
+use hugepilot_render::{Width, command_text, json};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::locale;
+use crate::{interrupt, locale};
 
 /// Writes a report to stdout. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {

@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 use hugepilot_kernel::Root;
-use hugepilot_report::{json, pool_change_text, pool_explained, pool_text};
+use hugepilot_render::json;
+use hugepilot_reports::{pool_change_text, pool_explained, pool_text};
 use hugepilot_settings::pool::{self, PoolRequest};
 use hugepilot_units::{Amount, Bytes};
 

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
+use hugepilot_events as event;
+use hugepilot_events::{Resolved, events_text};
 use hugepilot_kernel::perf::groups::events_here;
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Process, Root, Target, cpu, descriptors, file};
@@ -19,9 +21,9 @@ use hugepilot_launch::record::{
     record, record_sets,
 };
 use hugepilot_record::Pid;
-use hugepilot_record::event::{self, Resolved};
-use hugepilot_record::recording::{REPORT_SCHEMA, RecordReport};
-use hugepilot_report::{counted, events_text, json, process_count, record_text};
+use hugepilot_recording::{REPORT_SCHEMA, RecordReport, record_text};
+use hugepilot_render::table::process_count;
+use hugepilot_render::{counted, json};
 use hugepilot_units::{Bytes, Nanos};
 use regex::bytes::Regex;
 
@@ -233,7 +235,7 @@ fn target(args: &RecordArgs, progress: &Progress) -> anyhow::Result<(RecordTarge
         let (selected, excluded) = args.selection.open("record")?;
         let processes: Vec<Process> = selected.into_iter().map(|one| one.process).collect();
         if let Some(excluded) = excluded.count(processes.len())? {
-            progress.keep(&format!("warning: {}", hugepilot_report::Sentence::text(&excluded)));
+            progress.keep(&format!("warning: {}", hugepilot_render::Sentence::text(&excluded)));
         }
         let name = processes.first().map(|one| one.id().command.clone()).unwrap_or_default();
         return Ok((RecordTarget::Running(processes), name));

@@ -12,8 +12,8 @@ use hugepilot_kernel::proc::printable;
 use hugepilot_launch::record::{MAX_PROCESSES, MetricsOptions, USUAL_SLICE};
 use hugepilot_policy::round::Goal;
 use hugepilot_record::Pid;
-use hugepilot_record::recording::{Line, RecordedTrial};
-use hugepilot_report::JsonReport;
+use hugepilot_recording::{Line, RecordedTrial};
+use hugepilot_render::JsonReport;
 use hugepilot_units::{Bytes, Nanos};
 use serde::Serialize;
 
@@ -234,7 +234,7 @@ mod tests {
     use std::fs;
 
     use hugepilot_policy::debloat::{DebloatPolicy, Order};
-    use hugepilot_record::recording::{Head, RecordingLimits, RecordingReader};
+    use hugepilot_recording::{Head, RecordingLimits, RecordingReader};
     use serde_json::json;
 
     use super::*;

@@ -3,8 +3,9 @@
 use std::io::Write as _;
 
 use hugepilot_kernel::Root;
-use hugepilot_report::setting_warnings_text;
-use hugepilot_settings::{self as settings, SettingsError};
+use hugepilot_reports::setting_warnings_text;
+use hugepilot_settings as settings;
+use hugepilot_settings::SettingsError;
 
 /// Restores the settings, and reports that on stderr. Failures do not stop the command.
 pub(crate) fn pending() {

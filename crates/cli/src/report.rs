@@ -10,13 +10,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::proc::printable_path;
 use hugepilot_record::Pid;
-use hugepilot_report::back_end;
-use hugepilot_report::model::Report;
-use hugepilot_report::profile;
-use hugepilot_report::recording::{
-    Timeline, Window, comparison_report, recording_report, signatures_section,
+use hugepilot_recording::{
+    Timeline, Window, comparison_report, profile, recording_report, signatures_section,
 };
-use hugepilot_report::{json, result_report};
+use hugepilot_render::model::Report;
+use hugepilot_render::{back_end, json};
+use hugepilot_reports::result_report;
 
 use self::format::Format;
 use self::input::Input;
@@ -239,7 +238,7 @@ fn written(report: &Report, format: Format, is_terminal: bool) -> String {
         Format::Svg => back_end::svg(report),
         Format::Html => back_end::html(report),
         _ if is_terminal => back_end::text(report, width()),
-        _ => back_end::text(report, hugepilot_report::Width::UNLIMITED),
+        _ => back_end::text(report, hugepilot_render::Width::UNLIMITED),
     }
 }
 

@@ -10,8 +10,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use hugepilot_kernel::{ending_signals, fault_signals};
 use hugepilot_launch::run::{RunOptions, run as run_program};
-use hugepilot_record::run::Mode;
-use hugepilot_report::{json, run_text};
+use hugepilot_record::Mode;
+use hugepilot_render::json;
+use hugepilot_reports::run_text;
 use hugepilot_units::Bytes;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 

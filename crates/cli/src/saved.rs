@@ -10,8 +10,8 @@ use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::round::Round;
-use hugepilot_record::undo::UndoReport;
 use hugepilot_record::{Pid, ProcessId};
+use hugepilot_reports::undo::UndoReport;
 use hugepilot_units::Bytes;
 
 /// Size limit of a file: 4 TiB on huge pages have 40 MiB.

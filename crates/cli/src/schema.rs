@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
-use hugepilot_record::{
-    Answer, compare, daemon, debloat, doctor, error, event, explain, graph, knobs, lab, pool,
-    recording, run, schedule, shrink, sim, status, top, trace, tune, undo,
+use hugepilot_events as event;
+use hugepilot_record::{Answer, error, schedule};
+use hugepilot_recording as recording;
+use hugepilot_render::{Shape, fields, json_schema};
+use hugepilot_reports::{
+    compare, daemon, debloat, doctor, explain, graph, knobs, lab, pool, run, shrink, sim, status,
+    top, trace, tune, undo,
 };
-use hugepilot_report::{Shape, fields, json_schema};
 use serde_json::Value;
 
 use crate::exit::Exit;
@@ -147,9 +150,9 @@ const OUTPUTS: &[Output] = &[
     },
     Output {
         name: "report",
-        id: hugepilot_report::model::SCHEMA,
+        id: hugepilot_render::model::SCHEMA,
         command: "hugepilot report --json",
-        shapes: &[Shape::of::<hugepilot_report::model::Report>()],
+        shapes: &[Shape::of::<hugepilot_render::model::Report>()],
     },
     Output {
         name: "run",

@@ -3,8 +3,9 @@
 use anyhow::ensure;
 use clap::{ArgGroup, Args};
 use hugepilot_kernel::descriptors;
-use hugepilot_record::status::{StatusGroup, StatusReport};
-use hugepilot_report::{Sentence, group_text, json, json_lines, status_text};
+use hugepilot_render::{Sentence, json, json_lines};
+use hugepilot_reports::status::{StatusGroup, StatusReport};
+use hugepilot_reports::{group_text, status_text};
 use hugepilot_top::status::status;
 
 use crate::exit::Exit;

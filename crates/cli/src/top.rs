@@ -7,12 +7,13 @@ use std::io::{IsTerminal as _, stdin, stdout};
 use std::thread;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Args, builder::TypedValueParser as _};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use hugepilot_kernel::{KernelError, Root, descriptors, proc};
 use hugepilot_record::Pid;
-use hugepilot_record::top::TopReport;
-use hugepilot_report::{TopColumn, json, sort_top, top_text};
+use hugepilot_render::json;
+use hugepilot_reports::top::TopReport;
+use hugepilot_reports::{TopColumn, sort_top, top_text};
 use hugepilot_top::Top;
 use hugepilot_top::bloat::BloatCount;
 use hugepilot_top::machine::Machine;

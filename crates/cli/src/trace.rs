@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::trace::{
-    SCHEMA, TraceOrigin, TracePiece, TraceReport, TraceStopCause, TraceSummary, TraceWriter,
-};
-use hugepilot_report::{json, trace_text};
+use hugepilot_record::trace::{TracePiece, TraceSummary, TraceWriter};
+use hugepilot_render::json;
+use hugepilot_reports::trace::{SCHEMA, TraceOrigin, TraceReport, TraceStopCause};
+use hugepilot_reports::trace_text;
 use hugepilot_trace::source::{
     Engine, LogFormat, TraceOptions, TraceSource, TraceStop, TraceWindow, trace,
 };

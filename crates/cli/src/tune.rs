@@ -17,10 +17,11 @@ use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_tim
 use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::round::Goal;
 use hugepilot_profiler::ProgressReader;
-use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
-use hugepilot_record::undo::UndoReport;
 use hugepilot_record::{Answer, Stop};
-use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
+use hugepilot_render::{Sentence, json, json_lines};
+use hugepilot_reports::tune::{TuneReport, TuneVerdict, TuneWarning};
+use hugepilot_reports::undo::UndoReport;
+use hugepilot_reports::{tune_text, tune_texts};
 use hugepilot_units::Nanos;
 
 pub(crate) use args::TuneArgs;
@@ -286,7 +287,7 @@ impl TuneArgs {
 mod tests {
     use clap::{Args as _, FromArgMatches as _};
     use hugepilot_record::Pid;
-    use hugepilot_record::tune::{Certainty, NoVerdict, TargetInfo, TuneActs};
+    use hugepilot_reports::tune::{Certainty, NoVerdict, TargetInfo, TuneActs};
 
     use super::*;
 

@@ -9,7 +9,7 @@ mod values;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hugepilot_record::graph::{AllocOrder, ArrayPages, GraphReport, Phases, SCHEMA, Trial};
+use hugepilot_reports::graph::{AllocOrder, ArrayPages, GraphReport, Phases, SCHEMA, Trial};
 use hugepilot_stats::median;
 use hugepilot_units::Bytes;
 

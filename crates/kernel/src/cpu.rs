@@ -4,7 +4,8 @@
 //! some leaves are wrong on bare metal, too. Sizes of processors beyond the table are assumed and
 //! marked so.
 
-use hugepilot_record::doctor::{Cpu, TlbSizes};
+use hugepilot_record::Cpu;
+use hugepilot_reports::doctor::TlbSizes;
 
 use crate::{KernelError, Result, Root};
 

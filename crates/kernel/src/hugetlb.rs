@@ -5,7 +5,7 @@ mod limit;
 use std::fs;
 
 use hugepilot_record::Pid;
-use hugepilot_record::pool::{HugetlbMount, NodePool, Pool, PoolMemory, PoolPages, PoolUser};
+use hugepilot_reports::pool::{HugetlbMount, NodePool, Pool, PoolMemory, PoolPages, PoolUser};
 use hugepilot_units::Bytes;
 
 pub use self::limit::{PoolLimit, limit};

@@ -1,7 +1,7 @@
 //! Memory of the system: `/proc/meminfo`, `/proc/buddyinfo`, pressure.
 
-use hugepilot_record::pool::{PoolMemory, ZoneBlocks};
 use hugepilot_record::{Errno, Pressure};
+use hugepilot_reports::pool::{PoolMemory, ZoneBlocks};
 use hugepilot_units::{Bytes, PageSizes};
 
 use crate::proc::kib;

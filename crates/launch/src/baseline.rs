@@ -3,8 +3,11 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use hugepilot_record::run::Ending;
-use hugepilot_record::tune::{Performance, Runs, TuneReport, TuneWarning, Variant};
+use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where};
+use hugepilot_policy::Guard;
+use hugepilot_profiler::ProgressReader;
+use hugepilot_record::Ending;
+use hugepilot_reports::tune::{Performance, Runs, TuneReport, TuneWarning, Variant};
 use hugepilot_stats::{Orders, Spread};
 use hugepilot_units::Nanos;
 use regex::Regex;
@@ -12,9 +15,6 @@ use regex::Regex;
 use crate::LaunchError;
 use crate::program::LaunchedProgram;
 use crate::tune::tune_launched;
-use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where};
-use hugepilot_policy::Guard;
-use hugepilot_profiler::ProgressReader;
 
 /// Kinds of runs.
 #[derive(Clone, Copy, Debug)]

@@ -12,15 +12,17 @@ use std::time::Duration;
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{KernelError, Root, cpu, memory};
-use hugepilot_record::compare::{CompareReport, DecidingTime, ModeReport, Reach, SCHEMA, Verdict};
-use hugepilot_record::run::{EffectCause, Mode, Run};
+use hugepilot_record::Mode;
+use hugepilot_reports::compare::{CompareReport, DecidingTime, ModeReport, Reach, SCHEMA, Verdict};
+use hugepilot_reports::run::{EffectCause, Run};
 use hugepilot_units::Bytes;
+
+use contender::Contender;
+use session::Session;
 
 use crate::run::setup::Setup;
 use crate::run::{Control, RunOptions};
 use crate::{LaunchError, confirming_rounds};
-use contender::Contender;
-use session::Session;
 
 /// Modes and rounds of a comparison.
 #[derive(Clone, Debug)]

@@ -25,17 +25,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Change, Program, StartedProgram, Target, Thp};
+use hugepilot_manager::ManagerError;
+use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where, tune_all};
 use hugepilot_record::Pid;
-use hugepilot_record::tune::{GroundTruth, TuneReport, TuneWarning};
+use hugepilot_reports::tune::{GroundTruth, TuneReport, TuneWarning};
 use hugepilot_stats::{Orders, Rounds};
 use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 use rustix::process::Signal;
 
-use crate::LaunchError;
-use hugepilot_manager::ManagerError;
-use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where, tune_all};
-
 use blocks::{ALL_HUGE, COPIES, TUNED};
+
+use crate::LaunchError;
 
 /// Time of the blocks with all copies on base pages.
 const ALIKE: Duration = Duration::from_secs(8);

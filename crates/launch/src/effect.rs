@@ -2,7 +2,8 @@
 
 mod obstacles;
 
-use hugepilot_record::run::{Effect, EffectCause, Mode, PageOwner, Peak, Run};
+use hugepilot_record::Mode;
+use hugepilot_reports::run::{Effect, EffectCause, PageOwner, Peak, Run};
 use hugepilot_units::Bytes;
 
 pub use obstacles::{Holder, Obstacles, PromotionObstacle, Promotions};

@@ -5,7 +5,7 @@ use std::io;
 
 use hugepilot_kernel::{KernelError, Unsupported, WatcherKilled};
 use hugepilot_manager::ManagerError;
-use hugepilot_record::run::RunWarning;
+use hugepilot_reports::run::RunWarning;
 use hugepilot_settings::SettingsError;
 use hugepilot_units::Bytes;
 

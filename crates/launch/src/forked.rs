@@ -4,7 +4,8 @@
 //! It shares the pages of its parent until one of the two writes. Then it takes a free page of the
 //! pool, or SIGBUS kills it (`Documentation/mm/hugetlbfs_reserv.rst`).
 
-use hugepilot_record::run::{Ending, Mode, Run, RunWarning};
+use hugepilot_record::{Ending, Mode};
+use hugepilot_reports::run::{Run, RunWarning};
 use hugepilot_units::Bytes;
 
 use crate::effect::Obstacles;
@@ -28,7 +29,7 @@ pub fn pool_warning(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<RunW
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::run::Peak;
+    use hugepilot_reports::run::Peak;
 
     use super::*;
 

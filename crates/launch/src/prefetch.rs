@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use hugepilot_kernel::{Root, Signals};
-use hugepilot_record::run::Ending;
-use hugepilot_record::settings::SettingWarning;
+use hugepilot_record::Ending;
+use hugepilot_reports::settings::SettingWarning;
 use hugepilot_settings::prefetch::{self, PrefetchSetting};
 use hugepilot_settings::setting_warning;
 

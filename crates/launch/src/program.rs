@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Change, LastUse, Program, StartedProgram, Thp, find_program, wait};
 use hugepilot_manager::tune::{check_permissions, open};
-use hugepilot_record::Pid;
-use hugepilot_record::run::Ending;
+use hugepilot_record::{Ending, Pid};
 
 use crate::LaunchError;
 

@@ -1,6 +1,6 @@
 //! Reach of promotion from outside: how much of the memory of a program was on huge pages.
 
-use hugepilot_record::run::{CompareWarning, PartialReach, Run, RunWarning};
+use hugepilot_reports::run::{CompareWarning, PartialReach, Run, RunWarning};
 use hugepilot_units::Bytes;
 
 use crate::effect::Obstacles;
@@ -45,7 +45,8 @@ pub(crate) fn note_reach(warnings: &mut Vec<CompareWarning>, warning: CompareWar
 mod tests {
     use std::time::Duration;
 
-    use hugepilot_record::run::{Ending, Mode, Peak};
+    use hugepilot_record::{Ending, Mode};
+    use hugepilot_reports::run::Peak;
 
     use super::*;
     use crate::Promotions;

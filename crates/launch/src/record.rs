@@ -18,17 +18,16 @@ use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use hugepilot_alloc::begin_phase;
+use hugepilot_events::Resolved;
 use hugepilot_kernel::{Process, Root, Target, clock};
 use hugepilot_profiler::recorder::Recorder;
-use hugepilot_record::event::Resolved;
-use hugepilot_record::recording::{
-    Line, MissingMetric, NoBegin, RecordStop, RecordingWriter, TreeUse,
-};
-use hugepilot_record::run::Ending;
+use hugepilot_record::Ending;
+use hugepilot_recording::{Line, MissingMetric, NoBegin, RecordStop, RecordingWriter, TreeUse};
 use hugepilot_units::Nanos;
 
-use crate::LaunchError;
 use attach::running;
+
+use crate::LaunchError;
 pub use metrics::{MetricsOptions, MetricsThread};
 pub use output::LinePatterns;
 use program::RecordedProgram;

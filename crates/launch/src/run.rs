@@ -17,7 +17,8 @@ use std::time::Duration;
 use hugepilot_kernel::{
     ReceivedSignal, Root, Signals, StartedProgram, ending_signals, proc, wait, was_ignored,
 };
-use hugepilot_record::run::{Mode, RunReport, SCHEMA};
+use hugepilot_record::Mode;
+use hugepilot_reports::run::{RunReport, SCHEMA};
 use hugepilot_units::Bytes;
 
 use crate::{LaunchError, effect, pool_warning, reach_warning};

@@ -2,7 +2,7 @@
 
 use hugepilot_manager::tune::{Event, Session, TuneOptions, open};
 use hugepilot_profiler::ProgressReader;
-use hugepilot_record::tune::TuneReport;
+use hugepilot_reports::tune::TuneReport;
 use hugepilot_units::Nanos;
 
 use crate::LaunchError;

@@ -7,10 +7,10 @@
 mod attribution;
 mod rule;
 
-use hugepilot_record::compare::{
+use hugepilot_record::Mode;
+use hugepilot_reports::compare::{
     BestMode, CompareReport, Conclusion, Confirmation, ModeReport, Verdict,
 };
-use hugepilot_record::run::Mode;
 use hugepilot_stats::PairedRatio;
 use hugepilot_units::Bytes;
 

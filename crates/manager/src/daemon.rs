@@ -23,23 +23,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Forks, KernelError};
-use hugepilot_record::daemon::{
-    Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
-};
-use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
-use hugepilot_units::{Bytes, Nanos};
-
-use crate::sampling::NotSampled;
-use crate::{ManagerError, engine};
-
 use hugepilot_policy::Calibration;
 use hugepilot_policy::daemon::{
     Choice, CpuBudget, DaemonRound, Gate, History, Key, ProcessFacts, Reading, Step, Watermarks,
 };
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
+use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
+use hugepilot_reports::daemon::{
+    Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
+};
+use hugepilot_units::{Bytes, Nanos};
+
 use promotion::Promotion;
 use scope::Scope;
+
+use crate::sampling::NotSampled;
+use crate::{ManagerError, engine};
 
 pub use config::Config;
 pub use facts::{FactsSource, MachineFacts};

@@ -10,9 +10,8 @@ use std::rc::Rc;
 use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target};
 use hugepilot_policy::debloat::round::SplitRound;
 use hugepilot_policy::{Calibration, DebloatPolicy, Priority, predict_slowdown};
-use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
-use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitPlan};
+use hugepilot_record::{Census, Errno, Pid, Prediction, ProcessId, Split, SplitPlan};
+use hugepilot_reports::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::act::round::{DoneAct, PlannedAct, StopRule};

@@ -10,11 +10,11 @@ use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::round::{Round, Row};
 use hugepilot_policy::tune::{AddedMemory, Phase, ProcessState, State, prediction_input};
 use hugepilot_policy::{Calibration, Ledger, LedgerCounts, PredictionInput, contradicts, predict};
-use hugepilot_record::tune::{ExecReport, FreedBy, Prediction, SelectedRegion};
 use hugepilot_record::{
-    Expected, Journal, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason, Skips, Stop,
-    Window,
+    Expected, Journal, Pid, Prediction, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
+    Skips, Stop, Window,
 };
+use hugepilot_reports::tune::{ExecReport, FreedBy, SelectedRegion};
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
 
 use crate::act_totals::ActTotals;

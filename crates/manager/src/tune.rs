@@ -14,11 +14,11 @@ use hugepilot_policy::daemon::Key;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_policy::{Guard, Limits};
 use hugepilot_profiler::{ProgressReader, check_sampling, read_memory};
-use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
     Headroom, Journal, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion, Snapshot,
     Window,
 };
+use hugepilot_reports::tune::TuneReport;
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 pub use direction::read_as_time;

@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::round::Round;
-use hugepilot_record::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
 use hugepilot_record::{
     Errno, Mapping, MappingKind, Pid, ProcessId, ProcessSnapshot, SkipReason, SplitAct,
     SplitOutcome, Stop,
 };
+use hugepilot_reports::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
 use hugepilot_units::{Bytes, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Explanation of a journal: every round is decided again, compared, and summed up.
 
-use hugepilot_record::explain::{
+use hugepilot_reports::explain::{
     ExplainReport, ExplainedDaemon, ExplainedProcess, ExplainedRound, ExplainedSplits, SCHEMA,
     TimeOrigin,
 };

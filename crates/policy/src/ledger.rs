@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Sum;
 
-use hugepilot_record::tune::{ExecReport, FreedBy, RegionState, SelectedRegion};
 use hugepilot_record::{ProcessMemory, Promotion, SkipReason, SplitOutcome, Stop};
+use hugepilot_reports::tune::{ExecReport, FreedBy, RegionState, SelectedRegion};
 use hugepilot_units::{Nanos, PageSizes, Region};
 
 use crate::round::{Row, is_split};

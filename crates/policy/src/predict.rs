@@ -10,7 +10,7 @@
 //! bound. The exposed part of it is an assumption, stated here: nearly all in a pointer chase, down
 //! to a tenth elsewhere.
 
-use hugepilot_record::tune::Prediction;
+use hugepilot_record::Prediction;
 use hugepilot_stats::share_margin;
 use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};

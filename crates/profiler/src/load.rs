@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hugepilot_kernel::system::SystemMeter;
 use hugepilot_kernel::{Process, Root};
 use hugepilot_record::Pid;
-use hugepilot_record::tune::LoadReading;
+use hugepilot_reports::tune::LoadReading;
 use hugepilot_units::Nanos;
 
 /// Time between two readings, of 0.1 ms each.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 use hugepilot_kernel::{KernelError, file};
-use hugepilot_record::tune::TuneWarning;
+use hugepilot_reports::tune::TuneWarning;
 use hugepilot_units::Nanos;
 use regex::Regex;
 

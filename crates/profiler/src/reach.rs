@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::{Root, cpu};
-use hugepilot_record::recording::TlbSize;
+use hugepilot_recording::TlbSize;
 use serde::{Deserialize, Serialize};
 
 use crate::calibrate::MachineCalibration;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_kernel::proc::IoCounts;
 use hugepilot_kernel::{KernelError, Process, access_error};
-use hugepilot_record::tune::{FoundMetric, NoMetric, WorkReading, find_metric};
+use hugepilot_reports::tune::{FoundMetric, NoMetric, WorkReading, find_metric};
 use hugepilot_units::Nanos;
 
 /// Shortest time between two readings.
@@ -93,7 +93,7 @@ mod tests {
 
     use hugepilot_kernel::Root;
     use hugepilot_record::Pid;
-    use hugepilot_record::tune::Metric;
+    use hugepilot_reports::tune::Metric;
 
     use super::*;
 

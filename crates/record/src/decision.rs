@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
-use crate::tune::Prediction;
-use crate::{ProcessId, SkipReason, Skips};
+use crate::{Prediction, ProcessId, SkipReason, Skips};
 
 /// Region to promote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -47,6 +47,6 @@ impl Sentence for ExcludedCount {
 }
 
 /// Number of processes, as the subject of a sentence.
-pub(crate) fn processes_were(number: u64) -> String {
+pub fn processes_were(number: u64) -> String {
     counted(number, "process was", "processes were")
 }

@@ -307,13 +307,12 @@ impl fmt::Display for KernelCode {
 }
 
 /// Folder of the THP settings.
-pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small.
 pub(crate) const LARGER_BLOCKS: &str =
     "if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot -- CMD";
 /// Help against a lack of free blocks.
-pub(crate) const COMPACT: &str =
-    "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory";
+pub const COMPACT: &str = "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory";
 /// Help against memory in swap.
 pub(crate) const PAGES_BACK: &str = "free memory, so that the program reads its pages back";
 /// Help against missing advice.

@@ -54,7 +54,7 @@ pub fn grouped(value: f64) -> String {
 }
 
 /// Returns the sentence for an invisible memory limit of `cgroup`.
-pub(crate) fn hidden_limit(cgroup: &str) -> String {
+pub fn hidden_limit(cgroup: &str) -> String {
     format!(
         "the memory limit of cgroup {cgroup} is not visible here; only the available memory of \
          the system limits huge pages"
@@ -62,5 +62,5 @@ pub(crate) fn hidden_limit(cgroup: &str) -> String {
 }
 
 /// Help for [`hidden_limit`].
-pub(crate) const HIDDEN_LIMIT_HELP: &str =
+pub const HIDDEN_LIMIT_HELP: &str =
     "run hugepilot on the host, or mount the cgroup hierarchy under /sys/fs/cgroup";

@@ -29,10 +29,7 @@ mod writer;
 use hugepilot_units::AddrRange;
 
 pub use reader::TraceReader;
-pub use report::{
-    SCHEMA, TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TraceWarning, TracedMapping,
-    TracedPhase,
-};
+pub use report::{TraceTotals, TraceWarning, TracedMapping, TracedPhase};
 pub use summary::TraceSummary;
 pub use writer::TraceWriter;
 

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::{KernelError, Root, hugetlb, msr, thp};
 use hugepilot_record::Pid;
-use hugepilot_record::settings::{
+use hugepilot_reports::settings::{
     ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingWarning, SettingsJournal,
 };
 use hugepilot_units::Bytes;

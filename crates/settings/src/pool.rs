@@ -8,12 +8,13 @@ mod advice;
 mod setter;
 
 use hugepilot_kernel::{KernelError, Root, Unsupported, hugetlb};
-use hugepilot_record::pool::{Pool, PoolChange, PoolReport, SCHEMA};
 use hugepilot_record::{Errno, PoolUnsupported};
+use hugepilot_reports::pool::{Pool, PoolChange, PoolReport, SCHEMA};
 use hugepilot_units::{Amount, Bytes};
 
-use crate::{SettingsError, lent_pool};
 use setter::Setter;
+
+use crate::{SettingsError, lent_pool};
 
 type Result<T> = std::result::Result<T, SettingsError>;
 

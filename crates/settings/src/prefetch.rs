@@ -6,9 +6,8 @@
 //! Programmer's Manual", volume 2 (`PrefetchControl`).
 
 use hugepilot_kernel::{KernelError, Root, cpu, msr};
-use hugepilot_record::doctor::Cpu;
-use hugepilot_record::knobs::{CpuPrefetch, PrefetchReport, Prefetcher, SCHEMA};
-use hugepilot_record::{Errno, PrefetchUnsupported, Unsupported};
+use hugepilot_record::{Cpu, Errno, PrefetchUnsupported, Unsupported};
+use hugepilot_reports::knobs::{CpuPrefetch, PrefetchReport, Prefetcher, SCHEMA};
 
 use crate::{Outcome, SettingsError, SettingsGuard};
 

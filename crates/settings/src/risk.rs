@@ -1,7 +1,7 @@
 //! THP settings that are known to hurt programs.
 
-use hugepilot_record::doctor::SettingRisk;
 use hugepilot_record::{Khugepaged, ThpConfig, ThpSize, ThpWord};
+use hugepilot_reports::doctor::SettingRisk;
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 /// Pause of khugepaged below which it takes a noticeable part of a core.

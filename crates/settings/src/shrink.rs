@@ -13,13 +13,13 @@ use std::time::Instant;
 
 use hugepilot_kernel::cgroup::{MemoryCgroup, Reclaim};
 use hugepilot_kernel::{KernelError, Root, Unsupported, memory, thp};
-use hugepilot_record::shrink::ShrinkReport;
 use hugepilot_record::{Errno, ShrinkUnsupported};
+use hugepilot_reports::shrink::ShrinkReport;
 use hugepilot_units::{Bytes, PageSizes, Share};
 
-use crate::SettingsError;
-use crate::{Outcome, Recovery, SettingsGuard, changes};
 use usage::GroupUsage;
+
+use crate::{Outcome, Recovery, SettingsError, SettingsGuard, changes};
 
 /// Options of one shrink.
 #[derive(Clone, Debug)]

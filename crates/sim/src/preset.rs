@@ -330,9 +330,8 @@ fn check_sets(entries: usize, ways: Option<usize>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_events::Design;
     use proptest::prelude::*;
-
-    use hugepilot_record::event::Design;
 
     use super::*;
     use crate::hierarchy::{Coalescing, Hierarchy, PART, Part, Places, Use};

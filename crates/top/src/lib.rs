@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::{Calibration, PredictionInput, predict};
-use hugepilot_record::top::{SCHEMA, TopNote, TopProcess, TopReport, TopWarning};
-use hugepilot_record::tune::{MAX_UNKNOWN, MIN_GAIN, MIN_STALLS, Prediction};
-use hugepilot_record::{AccessError, Answer, Pid, SkipReason};
+use hugepilot_record::{AccessError, Answer, Pid, Prediction, SkipReason};
+use hugepilot_reports::top::{SCHEMA, TopNote, TopProcess, TopReport, TopWarning};
+use hugepilot_reports::tune::{MAX_UNKNOWN, MIN_GAIN, MIN_STALLS};
 use hugepilot_units::{Bytes, Nanos};
 
 pub use table::{ListedProcess, NewSamples, ProcessTable, StalledPages};

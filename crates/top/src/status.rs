@@ -7,14 +7,14 @@ use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Mounts, Process, Target, thp};
 use hugepilot_policy::{KernelView, Limits, process_skip, region_skip};
 use hugepilot_profiler::{ZeroFilled, large_pages, region_pages, zero_filled};
-use hugepilot_record::status::{
-    KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
-    status_summary,
-};
-use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{
     Headroom, KernelReason, LargePages, Mapping, MappingKind, PageRun, RegionPages, SkipReason,
 };
+use hugepilot_reports::status::{
+    KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
+    status_summary,
+};
+use hugepilot_reports::tune::TargetInfo;
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
 /// Reads the state of every mapping of `process`. With `read_contents`, also reads the huge pages

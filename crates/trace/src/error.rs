@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use hugepilot_graph::GraphError;
 use hugepilot_kernel::WatcherKilled;
 use hugepilot_kernel::proc::{printable, printable_path};
-use hugepilot_record::run::Ending;
+use hugepilot_record::Ending;
 use hugepilot_record::trace::TraceError as FormatError;
 use hugepilot_units::Bytes;
 

@@ -22,8 +22,8 @@ use hugepilot_graph::{
     ThreadPool, Uniform, VertexOrder, Width, load,
 };
 use hugepilot_kernel::OwnMemory;
-use hugepilot_record::graph::{AllocOrder, GraphReport, Phases};
 use hugepilot_record::trace::TracePiece;
+use hugepilot_reports::graph::{AllocOrder, GraphReport, Phases};
 use hugepilot_units::Bytes;
 
 /// Kernel on a graph.

@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hugepilot_kernel::OwnMemory;
-use hugepilot_record::sim::SimInput;
+use hugepilot_reports::sim::SimInput;
 use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MemoryUse, Pattern, View};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 

@@ -42,13 +42,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use hugepilot_record::run::Ending;
-use hugepilot_record::trace::TracePiece;
-use hugepilot_record::trace::TraceWarning;
+use hugepilot_record::Ending;
+use hugepilot_record::trace::{TracePiece, TraceWarning};
+
+use delivery::Delivery;
 
 use crate::TraceError;
 use crate::graph::{GraphTrace, trace_graph};
-use delivery::Delivery;
 
 /// Receiver of pieces, each with the position of its block if it is of a stored trace. After a
 /// `Break` it gets no more.

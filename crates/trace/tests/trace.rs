@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hugepilot_record::run::Ending;
+use hugepilot_record::Ending;
 use hugepilot_record::trace::{TraceMapping, TracePiece};
 use hugepilot_testkit::{compiled, need, requires};
 use hugepilot_trace::TraceError;

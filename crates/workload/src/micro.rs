@@ -12,7 +12,7 @@ mod tlb_sweep;
 
 use hugepilot_alloc::{AllocError, Backing, Chain, HugeVec, Options, Zero};
 use hugepilot_kernel::{Root, cache};
-use hugepilot_record::lab::{LabMemory, LabWarning, PageKind};
+use hugepilot_reports::lab::{LabMemory, LabWarning, PageKind};
 use hugepilot_units::Bytes;
 
 pub use gups::{GupsConfig, gups};

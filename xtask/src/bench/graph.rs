@@ -5,13 +5,12 @@
 //! separate process. It reads the graph, which is not timed, and runs the kernel once, including
 //! mapping and first touch of its arrays, in both programs.
 
-use std::env;
-use std::fs;
 use std::path::{self, Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_record::graph::GraphReport;
+use hugepilot_reports::graph::GraphReport;
 use hugepilot_stats::Rounds;
 
 use super::arguments::Positional;

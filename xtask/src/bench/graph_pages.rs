@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use hugepilot_record::graph::GraphReport;
+use hugepilot_reports::graph::GraphReport;
 use hugepilot_stats::{Orders, Rounds};
 
 use super::arguments::Positional;
@@ -101,7 +101,7 @@ fn line(rounds: &Rounds<GraphReport>, plan: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::graph::{ArrayPages, Phases};
+    use hugepilot_reports::graph::{ArrayPages, Phases};
     use hugepilot_units::Bytes;
 
     use super::*;

@@ -12,14 +12,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_record::recording::RecordReport;
+use hugepilot_recording::RecordReport;
 use hugepilot_stats::Ratios;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use twins::{Crossing, Twins};
 
 use super::arguments::number;
 use super::pairs::{line, median};
 use super::workload::Workload;
-use twins::{Crossing, Twins};
 
 /// Arguments of the benchmark.
 struct Arguments<'a> {

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use hugepilot_record::graph::GraphReport;
+use hugepilot_reports::graph::GraphReport;
 use hugepilot_stats::Rounds;
 
 use super::arguments::Positional;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use hugepilot_record::doctor::Cpu;
+use hugepilot_record::Cpu;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

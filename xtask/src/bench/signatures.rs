@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use hugepilot_record::graph::GraphReport;
-use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
+use hugepilot_recording::{Line, RecordingLimits, RecordingReader};
+use hugepilot_reports::graph::GraphReport;
 use hugepilot_stats::Spread;
 use serde_json::Value;
 

@@ -4,15 +4,18 @@ use super::{Report, crate_of};
 
 /// Layers from bottom to top. A crate may use any crate in a layer below; crates in one layer are
 /// independent. A new crate gets its layer here.
-const LAYERS: [&[&str]; 17] = [
+const LAYERS: [&[&str]; 20] = [
     &["units", "sentence"],
     &["stats"],
     &["record"],
+    &["render"],
+    &["reports", "events"],
+    &["policy"],
+    &["recording"],
     &["alloc"],
     &["kernel"],
-    &["policy", "code"],
+    &["code"],
     &["sim"],
-    &["report"],
     &["preload", "capi"],
     &["graph"],
     &["profiler"],
@@ -106,7 +109,7 @@ mod tests {
 name = \"hugepilot-cli\"
 [dependencies]
 hugepilot-units.workspace = true
-# hugepilot-report.workspace = true
+# hugepilot-reports.workspace = true
 hugepilot-record = { path = \"../record\" }
 serde = \"1\"
 [target.'cfg(unix)'.dependencies]

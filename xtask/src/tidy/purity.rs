@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use super::code::{code_only, is_test_file, line_at, lines_with, without_tests};
 use super::{Report, crate_of};
 
-const PURE: [&str; 6] = ["units", "stats", "record", "policy", "sim", "report"];
+const PURE: [&str; 9] =
+    ["units", "stats", "record", "render", "reports", "events", "policy", "recording", "sim"];
 
 /// Paths that a pure crate does not name.
 const PATHS: [&str; 8] = [

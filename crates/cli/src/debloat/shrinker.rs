@@ -2,8 +2,8 @@
 
 use anyhow::bail;
 use hugepilot_kernel::Root;
-use hugepilot_record::shrink::ShrinkReport;
-use hugepilot_report::setting_warnings_text;
+use hugepilot_reports::setting_warnings_text;
+use hugepilot_reports::shrink::ShrinkReport;
 use hugepilot_settings::shrink::{ShrinkOptions, shrink};
 use hugepilot_units::{Amount, Bytes, Share};
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use hugepilot_graph::run::PreparedGraph;
 use hugepilot_graph::{Format, Graph, GraphError, Ids, Width, save, save_map};
-use hugepilot_record::graph::{GraphWarning, OutputFile};
+use hugepilot_reports::graph::{GraphWarning, OutputFile};
 
 use super::CommonArgs;
 use super::error::usage;

@@ -10,8 +10,8 @@ use hugepilot_graph::error::Step;
 use hugepilot_graph::run::{Job, PreparedGraph};
 use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
 use hugepilot_kernel::OwnMemory;
-use hugepilot_record::graph::{GraphReport, GraphWarning, InputFile, Phases};
-use hugepilot_report::graph_file_note;
+use hugepilot_reports::graph::{GraphReport, GraphWarning, InputFile, Phases};
+use hugepilot_reports::graph_file_note;
 use hugepilot_units::Bytes;
 
 use super::error::usage;

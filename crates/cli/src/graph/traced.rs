@@ -5,7 +5,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use hugepilot_graph::run::SourceVertex;
 use hugepilot_graph::{DegreeKind, VertexOrder};
 use hugepilot_kernel::proc::printable;
-use hugepilot_report::graph_warnings_text;
+use hugepilot_reports::graph_warnings_text;
 use hugepilot_trace::graph::{GraphInput, GraphTrace};
 
 use super::kernel::{Algo, KernelArgs, Name as KernelName, source};

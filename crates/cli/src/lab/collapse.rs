@@ -5,7 +5,7 @@ use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::promote_where;
 use hugepilot_policy::{Guard, Limits};
 use hugepilot_record::Stop;
-use hugepilot_report::counted;
+use hugepilot_render::counted;
 use hugepilot_units::{AddrRange, Region, Share};
 
 use crate::exit::Exit;

@@ -5,10 +5,9 @@ use std::thread;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use hugepilot_kernel::{Root, cache};
-use hugepilot_record::lab::{PageKind, TlbSweepReport};
-use hugepilot_report::{
-    JsonReport, Width, gups_text, json, pchase_text, stream_text, tlb_sweep_text,
-};
+use hugepilot_render::{JsonReport, Width, json};
+use hugepilot_reports::lab::{PageKind, TlbSweepReport};
+use hugepilot_reports::{gups_text, pchase_text, stream_text, tlb_sweep_text};
 use hugepilot_units::{Bytes, Nanos};
 use hugepilot_workload::micro::{
     self, GupsConfig, MAX_CHAINS, PchaseConfig, StreamConfig, TlbSweepConfig,
@@ -297,7 +296,7 @@ fn report<R: JsonReport>(
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::lab::{TLB_SWEEP_SCHEMA, TlbCurve, TlbLevel};
+    use hugepilot_reports::lab::{TLB_SWEEP_SCHEMA, TlbCurve, TlbLevel};
 
     use super::*;
 

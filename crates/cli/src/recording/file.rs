@@ -11,8 +11,8 @@ use hugepilot_kernel::{Root, clock, file, memory};
 use hugepilot_launch::record::{MetricsOptions, MetricsThread};
 use hugepilot_policy::round::{Goal, Header};
 use hugepilot_profiler::recorder::machine;
-use hugepilot_record::recording::{End, Head, Line, RecordingWriter, SCHEMA};
 use hugepilot_record::{Pid, ProvenanceCounts};
+use hugepilot_recording::{End, Head, Line, RecordingWriter, SCHEMA};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::command_line;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use hugepilot_kernel::file;
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::recording::{Line, RecordingError, RecordingLimits, RecordingReader};
-use hugepilot_report::recording::{Timeline, Window};
+use hugepilot_recording::{
+    Line, RecordingError, RecordingLimits, RecordingReader, Timeline, Window,
+};
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
@@ -177,7 +178,7 @@ mod tests {
     use std::fs::File;
 
     use hugepilot_record::Pid;
-    use hugepilot_record::recording::{Head, HeatSlice, Phase, RecordingWriter};
+    use hugepilot_recording::{Head, HeatSlice, Phase, RecordingWriter};
     use hugepilot_units::Nanos;
 
     use super::*;
@@ -195,7 +196,7 @@ mod tests {
     fn a_window_begins_at_the_first_phase_with_the_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.rec");
-        let schema = hugepilot_record::recording::SCHEMA.to_owned();
+        let schema = hugepilot_recording::SCHEMA.to_owned();
         let head = Head { schema, started: Nanos::seconds(10), ..Head::default() };
         let mut writer = RecordingWriter::new(File::create(&path).unwrap(), head).unwrap();
         for (seconds, name) in [(10, "build"), (14, "trial 1"), (15, "trial 1")] {
@@ -224,7 +225,7 @@ mod tests {
     fn a_phase_is_found_after_slices_that_end_in_it_and_after_a_thousand_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.rec");
-        let schema = hugepilot_record::recording::SCHEMA.to_owned();
+        let schema = hugepilot_recording::SCHEMA.to_owned();
         let head = Head { schema, started: Nanos::seconds(10), ..Head::default() };
         let mut writer = RecordingWriter::new(File::create(&path).unwrap(), head).unwrap();
         let phase = |name: String| Line::Phase(Phase { time: Nanos::seconds(12), name });
@@ -244,7 +245,7 @@ mod tests {
     fn a_recording_without_a_slice_is_no_report() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.rec");
-        let schema = hugepilot_record::recording::SCHEMA.to_owned();
+        let schema = hugepilot_recording::SCHEMA.to_owned();
         let head = Head { schema, ..Head::default() };
         RecordingWriter::new(File::create(&path).unwrap(), head).unwrap().finish().unwrap();
         let error = || read(&path, Window::default(), None).err().unwrap().to_string();

@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::Args;
+use hugepilot_events::Design;
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Root, cpu, file};
-use hugepilot_record::event::Design;
 use hugepilot_sim::Preset;
 use hugepilot_trace::simulate::CpuSetup;
 use hugepilot_units::Bytes;

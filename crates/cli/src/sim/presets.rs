@@ -1,8 +1,8 @@
 //! `hugepilot sim presets`.
 
 use clap::Args;
-use hugepilot_record::sim::PresetFacts;
-use hugepilot_report::presets_text;
+use hugepilot_reports::presets_text;
+use hugepilot_reports::sim::PresetFacts;
 use hugepilot_sim::{Preset, Tlb};
 
 use super::cpu::preset;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use hugepilot_record::sim::KindOfReuse;
+use hugepilot_reports::sim::KindOfReuse;
 use hugepilot_sim::ReuseConfig;
 use hugepilot_trace::simulate::{PlacedReuse, reuse};
 use hugepilot_units::Share;

@@ -10,10 +10,11 @@ use hugepilot_policy::round::Round;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime, ScheduledMapping,
 };
-use hugepilot_record::sim::{SimInput, SimPolicyReport};
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_record::{ProcessDecision, SkipReason};
-use hugepilot_report::{Sentence, counted, more_decisions, smallest_budget};
+use hugepilot_render::{Sentence, counted};
+use hugepilot_reports::sim::{SimInput, SimPolicyReport};
+use hugepilot_reports::{more_decisions, smallest_budget};
 use hugepilot_trace::simulate::PolicyResult;
 
 use crate::exit::Exit;

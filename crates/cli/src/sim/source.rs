@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use hugepilot_kernel::find_program;
 use hugepilot_kernel::proc::{printable, printable_path};
-use hugepilot_report::grouped;
+use hugepilot_render::grouped;
 use hugepilot_sim::Pattern;
 use hugepilot_trace::TraceError;
 use hugepilot_trace::simulate::{AccessSource, Job, Pass};

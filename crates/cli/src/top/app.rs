@@ -6,10 +6,11 @@ use std::time::Duration;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use hugepilot_kernel::{Target as _, clock, terminal};
 use hugepilot_record::Pid;
-use hugepilot_record::top::{TopProcess, TopReport};
-use hugepilot_report::{
-    MappingStalls, TopColumn, TopScreen, Width, draw_lines, draw_top, mapping_stalls_text,
-    sort_top, status_text,
+use hugepilot_render::Width;
+use hugepilot_reports::top::{TopProcess, TopReport};
+use hugepilot_reports::{
+    MappingStalls, TopColumn, TopScreen, draw_lines, draw_top, mapping_stalls_text, sort_top,
+    status_text,
 };
 use hugepilot_top::bloat::BloatCount;
 use hugepilot_top::machine::{Machine, by_mapping};

@@ -13,8 +13,8 @@ use hugepilot_kernel::Root;
 use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_manager::trial_guard::open_trials;
 use hugepilot_record::Stop;
-use hugepilot_record::undo::{UndoReport, UndoState};
-use hugepilot_report::counted;
+use hugepilot_render::counted;
+use hugepilot_reports::undo::{UndoReport, UndoState};
 
 use crate::tune::undo;
 

@@ -2,7 +2,7 @@
 
 use hugepilot_launch::baseline::{Kinds, compare};
 use hugepilot_manager::tune::{Event, TuneOptions};
-use hugepilot_record::tune::TuneReport;
+use hugepilot_reports::tune::TuneReport;
 
 use super::TuneArgs;
 

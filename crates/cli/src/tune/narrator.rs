@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_manager::tune::Event;
 use hugepilot_policy::tune::{Phase, ProcessState, State};
-use hugepilot_record::tune::{TrialVerdict, TuneWarning};
 use hugepilot_record::{Pid, ProcessDecision};
-use hugepilot_report::{Sentence, counted};
+use hugepilot_render::{Sentence, counted};
+use hugepilot_reports::tune::{TrialVerdict, TuneWarning};
 use hugepilot_units::{Nanos, Share};
 
 use crate::output::Progress;

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::journal::JournalRound;
-use hugepilot_record::undo::{UndoReport, UndoState};
 use hugepilot_record::{ProcessId, Stop};
-use hugepilot_report::{json, undo_text};
+use hugepilot_render::json;
+use hugepilot_reports::undo::{UndoReport, UndoState};
+use hugepilot_reports::undo_text;
 
 use super::TuneArgs;
 use crate::exit::Exit;

@@ -1,11 +1,11 @@
 //! Lab workloads with bloat: amount and place of the bloat, and correct results.
 
-use hugepilot_kernel::Target;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hugepilot_record::status::StatusReport;
+use hugepilot_kernel::Target;
+use hugepilot_reports::status::StatusReport;
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 use rustix::process::Signal;

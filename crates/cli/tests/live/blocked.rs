@@ -1,10 +1,10 @@
 //! Programs that stall on memory that `tune` does not promote: each command names the same cause.
 //! `remedies` tries the help.
 
-use hugepilot_record::status::StatusReport;
-use hugepilot_record::top::TopReport;
-use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
 use hugepilot_record::{Answer, Obstacle, Pid, SkipReason};
+use hugepilot_reports::status::StatusReport;
+use hugepilot_reports::top::TopReport;
+use hugepilot_reports::tune::{TuneReport, TuneVerdict, TuneWarning};
 use hugepilot_testkit::{Need, Ready, Victim, need, requires};
 use hugepilot_units::Bytes;
 

@@ -8,7 +8,7 @@ use hugepilot_kernel::{Target, TargetState};
 use hugepilot_manager::act::promote;
 use hugepilot_policy::{Guard, Limits};
 use hugepilot_record::Journal;
-use hugepilot_record::tune::{Certainty, Metric, NoMetric};
+use hugepilot_reports::tune::{Certainty, Metric, NoMetric};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Nanos, Region};
 

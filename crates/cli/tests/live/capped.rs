@@ -26,7 +26,7 @@ const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys
 const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
 /// A recording of a few lines.
 const RECORDING: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../record/src/recording/samples/version-2.ndjson.gz");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../recording/src/format/samples/version-2.ndjson.gz");
 const SECRET: &str = "7391 4242 secret-of-root";
 /// Errors for a file of root: it may not be opened; it exists and would be replaced; the argument
 /// is not a file.

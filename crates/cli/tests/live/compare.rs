@@ -1,8 +1,9 @@
 //! `compare`: every mode has its figures, or the cause why it is unavailable.
 
-use hugepilot_record::compare::{CompareReport, Conclusion, ModeReport};
-use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
-use hugepilot_record::run::{CompareWarning, EffectCause, Mode, RunWarning};
+use hugepilot_record::Mode;
+use hugepilot_recording::{Line, RecordingLimits, RecordingReader};
+use hugepilot_reports::compare::{CompareReport, Conclusion, ModeReport};
+use hugepilot_reports::run::{CompareWarning, EffectCause, RunWarning};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 

@@ -2,14 +2,13 @@
 
 mod log; // what it logs, and errors
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use hugepilot_record::daemon::{Event, Line, Promoted, ReloadError, Totals};
-use hugepilot_record::tune::TrialVerdict;
+use hugepilot_reports::daemon::{Event, Line, Promoted, ReloadError, Totals};
+use hugepilot_reports::tune::TrialVerdict;
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, Share};
 use rustix::process::Signal;

@@ -10,7 +10,7 @@ mod shrinker; // debloating by the kernel
 mod stranded; // memory that is held and not mapped
 mod truth; // reports against independent measurements
 
-use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
+use hugepilot_reports::debloat::{DebloatReport, ProcessDebloat};
 use hugepilot_testkit::{Need, Victim, need};
 use hugepilot_units::{AddrRange, Bytes};
 

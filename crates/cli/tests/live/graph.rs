@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hugepilot_record::graph::{AllocOrder, GraphReport, KernelResult};
+use hugepilot_reports::graph::{AllocOrder, GraphReport, KernelResult};
 use hugepilot_testkit::{Need, make_room, need, requires};
 use hugepilot_units::Bytes;
 

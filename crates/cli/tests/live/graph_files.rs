@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use hugepilot_record::graph::{GraphReport, GraphWarning, KernelResult};
+use hugepilot_reports::graph::{GraphReport, GraphWarning, KernelResult};
 use hugepilot_testkit::{cached, need, requires};
 
 use self::edges::{distances, edges, symmetrized, text, vertices};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Process, Root};
 use hugepilot_manager::act::promote;
 use hugepilot_policy::Guard;
-use hugepilot_record::status::StatusReport;
 use hugepilot_record::{Pid, Stop};
+use hugepilot_reports::status::StatusReport;
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 

@@ -1,9 +1,10 @@
 //! Failing system calls, and one false success: faults injected into the command by strace.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
-use std::{collections::BTreeMap, fs};
 
-use hugepilot_record::tune::TuneWarning;
+use hugepilot_reports::tune::TuneWarning;
 use hugepilot_testkit::{Need, need, requires};
 use tempfile::NamedTempFile;
 

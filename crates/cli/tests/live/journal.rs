@@ -3,9 +3,9 @@
 use std::fs;
 
 use hugepilot_record::Answer;
-use hugepilot_record::explain::ExplainReport;
-use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
-use hugepilot_record::undo::{UndoReport, UndoState};
+use hugepilot_recording::{Line, RecordingLimits, RecordingReader};
+use hugepilot_reports::explain::ExplainReport;
+use hugepilot_reports::undo::{UndoReport, UndoState};
 use hugepilot_testkit::requires;
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use rustix::process::{Pid, Signal, kill_process};

@@ -5,7 +5,7 @@ mod unwatched; // whose watcher is killed
 
 use std::process::{Command, Stdio};
 
-use hugepilot_record::tune::{NoMetric, NoVerdict, Performance, TuneReport};
+use hugepilot_reports::tune::{NoMetric, NoVerdict, Performance, TuneReport};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use hugepilot_kernel::Target;
 use hugepilot_record::SkipReason;
-use hugepilot_record::debloat::DebloatReport;
+use hugepilot_reports::debloat::DebloatReport;
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, Share};
 

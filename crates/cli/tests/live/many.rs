@@ -3,7 +3,7 @@
 use std::time::Duration;
 use std::{fs, thread};
 
-use hugepilot_record::status::StatusReport;
+use hugepilot_reports::status::StatusReport;
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hugepilot_record::Obstacle;
-use hugepilot_record::tune::NoVerdict;
+use hugepilot_reports::tune::NoVerdict;
 use hugepilot_testkit::{Victim, compiled, make_room, need, requires};
 use serde_json::Value;
 

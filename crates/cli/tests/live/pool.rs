@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use hugepilot_record::pool::{PoolChange, PoolReport, PoolShortfall};
+use hugepilot_reports::pool::{PoolChange, PoolReport, PoolShortfall};
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
 use hugepilot_record::SkipReason;
-use hugepilot_record::tune::{Metric, TrialVerdict, TuneVerdict};
+use hugepilot_reports::tune::{Metric, TrialVerdict, TuneVerdict};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use KernelCode as Code;
-use hugepilot_record::status::{MappingStatus, StatusReport, StatusSummary};
 use hugepilot_record::{KernelCode, Outlook};
+use hugepilot_reports::status::{MappingStatus, StatusReport, StatusSummary};
 use hugepilot_testkit::{Need, Victim, make_room, need, requires};
 use hugepilot_units::Bytes;
 

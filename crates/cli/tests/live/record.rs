@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hugepilot_record::recording::{
-    CodeStall, End, Head, Line, MetricScope, RecordReport, RecordStop, RecordingLimits,
-    RecordingReader, Slice,
+use hugepilot_record::MetricScope;
+use hugepilot_recording::{
+    CodeStall, End, Head, Line, RecordReport, RecordStop, RecordingLimits, RecordingReader, Slice,
 };
 use hugepilot_testkit::{compiled, need, requires};
 use hugepilot_units::Nanos;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use hugepilot_policy::round::Round;
-use hugepilot_record::recording::Line;
 use hugepilot_record::{ActOutcome, Pid};
+use hugepilot_recording::Line;
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::{Bytes, Nanos};
 

@@ -9,10 +9,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use hugepilot_record::SkipReason;
-use hugepilot_record::status::StatusReport;
+use hugepilot_reports::status::StatusReport;
 use hugepilot_testkit::{Need, Ready, Victim, compiled, make_room, need, requires};
 use hugepilot_units::Bytes;
-
 use serde_json::Value;
 
 use crate::cgroup::Cgroup;

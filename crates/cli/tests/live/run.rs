@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hugepilot_record::run::{EffectCause, Mode, RunReport, RunWarning};
+use hugepilot_record::Mode;
+use hugepilot_reports::run::{EffectCause, RunReport, RunWarning};
 use hugepilot_testkit::{Need, compiled, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hugepilot_kernel::Target;
 use hugepilot_policy::tune::{find_mappings, region_at};
 use hugepilot_record::schedule::{Schedule, ScheduleAction};
-use hugepilot_record::tune::{ScheduleReport, TuneReport};
+use hugepilot_reports::tune::{ScheduleReport, TuneReport};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 use rustix::process::{Pid, Signal, kill_process};

@@ -285,7 +285,7 @@ fn compare_ends_by_the_signal_that_asked_for_it_and_reports_first() {
         tool.signal(signal);
         let done = tool.wait(LIMIT);
         assert_eq!(done.status.signal(), Some(signal.as_raw()), "{done:?}");
-        let report: hugepilot_record::compare::CompareReport = done.json();
+        let report: hugepilot_reports::compare::CompareReport = done.json();
         assert!(report.interrupted && report.modes[0].runs > 0, "{report:?}");
     }
 }

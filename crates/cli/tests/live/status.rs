@@ -6,8 +6,8 @@ use std::process::Command;
 
 use hugepilot_kernel::Target;
 use hugepilot_record::SkipReason;
-use hugepilot_record::status::{Sizes, StatusReport, StatusWarning};
-use hugepilot_record::tune::TuneWarning;
+use hugepilot_reports::status::{Sizes, StatusReport, StatusWarning};
+use hugepilot_reports::tune::TuneWarning;
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 

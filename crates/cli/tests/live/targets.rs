@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hugepilot_kernel::Target;
-use hugepilot_record::tune::{FreedBy, NoVerdict, TuneReport, TuneVerdict};
+use hugepilot_reports::tune::{FreedBy, NoVerdict, TuneReport, TuneVerdict};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 use rustix::process::Signal;

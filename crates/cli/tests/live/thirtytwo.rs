@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use hugepilot_record::status::StatusReport;
-use hugepilot_record::tune::{NoVerdict, TuneWarning};
+use hugepilot_reports::status::StatusReport;
+use hugepilot_reports::tune::{NoVerdict, TuneWarning};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 

@@ -5,8 +5,8 @@ use std::process::ExitStatus;
 
 use hugepilot_kernel::{Process, Target};
 use hugepilot_manager::act::promote;
-use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{SkipReason, Stop};
+use hugepilot_reports::tune::TuneReport;
 use hugepilot_testkit::{Ready, Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 

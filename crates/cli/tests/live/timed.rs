@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use hugepilot_record::compare::CompareReport;
-use hugepilot_record::recording::{RecordReport, RecordStop};
-use hugepilot_record::run::{CompareWarning, Mode, RunWarning};
+use hugepilot_record::Mode;
+use hugepilot_recording::{RecordReport, RecordStop};
+use hugepilot_reports::compare::CompareReport;
+use hugepilot_reports::run::{CompareWarning, RunWarning};
 use hugepilot_testkit::{compiled, need, requires};
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -1,16 +1,15 @@
 //! Runs of the command under test.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
-use hugepilot_record::tune::TuneReport;
+use hugepilot_reports::tune::TuneReport;
 use hugepilot_testkit::make_room;
 use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal};

@@ -1,6 +1,6 @@
 //! `top --json` of a process with known memory, against the kernel's files.
 
-use hugepilot_record::top::{TopNote, TopProcess, TopReport};
+use hugepilot_reports::top::{TopNote, TopProcess, TopReport};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 

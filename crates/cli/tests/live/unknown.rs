@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use hugepilot_record::Stop;
-use hugepilot_record::status::{StatusReport, StatusWarning};
-use hugepilot_record::tune::{NoVerdict, TuneWarning};
+use hugepilot_reports::status::{StatusReport, StatusWarning};
+use hugepilot_reports::tune::{NoVerdict, TuneWarning};
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};

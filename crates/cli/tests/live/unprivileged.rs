@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hugepilot_record::status::StatusReport;
+use hugepilot_reports::status::StatusReport;
 use hugepilot_testkit::{Need, Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 

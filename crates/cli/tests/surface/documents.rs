@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::Command;
 use hugepilot_cli::schema;
 use hugepilot_record::PolicyName;
-use hugepilot_report::policy_line;
+use hugepilot_reports::policy_line;
 
 use crate::ROOT;
 use crate::markdown::{Block, Section, deeper, sections, spans};
@@ -144,7 +144,7 @@ fn every_option_and_every_field_has_a_description() {
     }
     let mut missing = BTreeSet::new();
     for name in schema::names() {
-        for field in hugepilot_report::fields(&schema::schema(name).unwrap()) {
+        for field in hugepilot_render::fields(&schema::schema(name).unwrap()) {
             // A tag, or the only field of a variant, whose description is that of the variant.
             let is_tag = field.kind.starts_with('"')
                 || field.owner.ends_with(&format!("({})", field.name.trim_end_matches('?')));

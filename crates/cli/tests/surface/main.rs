@@ -7,6 +7,7 @@
 mod documents;
 mod markdown;
 mod outputs;
+mod remedies;
 mod schemas;
 #[path = "../validation/mod.rs"]
 mod validation;

@@ -89,7 +89,7 @@ fn reports_about_a_journal() {
     prints("undo", &format!("tune --undo {path} --json"));
     let text = hugepilot(&format!("explain {path} --region 0x20000000000"));
     let text = String::from_utf8(text.stdout).unwrap();
-    assert_golden(Path::new(ROOT).join("crates/report/testdata/explain.txt"), &text);
+    assert_golden(Path::new(ROOT).join("crates/reports/testdata/explain.txt"), &text);
     prints("error", &format!("explain {ROOT}/Cargo.toml --json"));
     prints("error", &format!("explain {path} --round 1000 --json"));
     prints("error", &format!("explain {path} --region 0x123 --json"));
@@ -262,7 +262,7 @@ fn the_last_line_of_a_workload() {
 
 #[test]
 fn every_event_of_the_daemon() {
-    let log = Path::new(ROOT).join("crates/report/testdata/daemon.ndjson");
+    let log = Path::new(ROOT).join("crates/reports/testdata/daemon.ndjson");
     for line in fs::read_to_string(log).unwrap().lines() {
         assert_eq!(validate(line.as_bytes()).as_deref(), Ok("daemon"), "{line}");
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hugepilot_cli::schema;
-use hugepilot_report::{Field, fields};
+use hugepilot_render::{Field, fields};
 use hugepilot_testkit::assert_golden;
 
 /// A type that several outputs have in common is there once.

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use hugepilot_record::graph::{GraphFacts, GraphWarning, InputFile};
+use hugepilot_reports::graph::{GraphFacts, GraphWarning, InputFile};
 
 use crate::{Graph, Ids, LoadedGraph, StatedCount, ThreadPool, Width, dbg_group};
 

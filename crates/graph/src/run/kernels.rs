@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use hugepilot_record::graph::{KernelResult, RankedVertex};
+use hugepilot_reports::graph::{KernelResult, RankedVertex};
 
 use super::PreparedGraph;
 use super::values::{Value, Values, depths, least};

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::thread;
 
-use hugepilot_record::graph::Trial;
 use hugepilot_record::trace::TracePiece;
+use hugepilot_reports::graph::Trial;
 
 use super::kernels::RunOptions;
 use super::{Job, Kernel, PreparedGraph, SourceVertices};

@@ -14,7 +14,7 @@ use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex};
 use hugepilot_graph::{
     Edge, EdgeSource, Format, LoadMode, LoadOptions, PagePlan, ThreadPool, Width, load, save,
 };
-use hugepilot_record::graph::{AllocOrder, GraphReport, Phases};
+use hugepilot_reports::graph::{AllocOrder, GraphReport, Phases};
 
 /// Source of a small cycle among many vertices, which notes the resident set when its first edge is
 /// read.

@@ -6,7 +6,7 @@ use std::fs;
 use hugepilot_graph::kernel::Direction;
 use hugepilot_graph::run::{Job, JobResult, Kernel, Output, SourceVertex};
 use hugepilot_graph::{DegreeKind, EdgeList, GraphError, PagePlan, ThreadPool, VertexOrder};
-use hugepilot_record::graph::{AllocOrder, GraphReport, Phases};
+use hugepilot_reports::graph::{AllocOrder, GraphReport, Phases};
 
 fn run(source: SourceVertex, order: Option<VertexOrder>) -> GraphReport {
     done(source, order, None).report

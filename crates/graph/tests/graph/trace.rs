@@ -11,8 +11,8 @@ use hugepilot_graph::kernel::{
 };
 use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex, TracedRuns};
 use hugepilot_graph::{EdgeList, EdgeSource, Kronecker, PagePlan, Rng, ThreadPool, Width};
-use hugepilot_record::graph::{AllocOrder, Phases};
 use hugepilot_record::trace::{TraceMapping, TracePiece};
+use hugepilot_reports::graph::{AllocOrder, Phases};
 
 /// Access: index of its array in [`Recorded::names`], byte in the array, whether it is a store.
 type Access = (usize, u64, bool);

@@ -4,9 +4,8 @@
 //! counted. If the hardware has fewer counters than events, the kernel multiplexes them: then
 //! counts are scaled up, and [`CounterReading::running_ns`] is the time that was counted.
 
-use hugepilot_record::doctor::Cpu;
-use hugepilot_record::event::{Design, EventReading, ResolvedEvent, parse, resolve};
-use hugepilot_record::recording::GroupTime;
+use hugepilot_events::{Design, EventReading, ResolvedEvent, parse, resolve};
+use hugepilot_record::{Cpu, GroupTime};
 
 use super::groups::{CounterTarget, GroupCounters};
 use crate::cpu::{self, ARM};
@@ -177,8 +176,8 @@ fn sum(counts: &[(Quantity, EventReading)]) -> CounterReading {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_events::EventCode;
     use hugepilot_record::Pid;
-    use hugepilot_record::event::EventCode;
 
     use super::*;
     use crate::Root;

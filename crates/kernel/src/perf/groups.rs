@@ -14,7 +14,7 @@ mod tests;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
-use hugepilot_record::event::{EventReading, ResolvedEvent};
+use hugepilot_events::{EventReading, ResolvedEvent};
 use hugepilot_record::{Errno, Tid};
 
 use self::code::Opening;

@@ -5,8 +5,7 @@
 //! it missed), AMD's instruction-based sampling (the same). If none works, the CPU clock with an
 //! instruction decoder remains.
 
-use hugepilot_record::doctor::Cpu;
-use hugepilot_record::{Pattern, Provenance, Sample};
+use hugepilot_record::{Cpu, Pattern, Provenance, Sample};
 use hugepilot_units::Bytes;
 use perf_event_open_sys::bindings as sys;
 

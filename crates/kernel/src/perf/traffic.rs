@@ -4,9 +4,8 @@
 //! names the events, with their scale and unit, these are used; otherwise those of hugepilot's
 //! lists, which count 64 bytes each.
 
-use hugepilot_record::doctor::Cpu;
-use hugepilot_record::event::{DeviceEvent, EventCode, Resolved, ResolvedEvent, parse, resolve};
-use hugepilot_record::recording::{Metric, MetricKind, MetricScope, Unit};
+use hugepilot_events::{DeviceEvent, EventCode, Resolved, ResolvedEvent, parse, resolve};
+use hugepilot_record::{Cpu, Metric, MetricKind, MetricScope, Unit};
 
 use super::pmu::Pmu;
 use crate::Root;

@@ -1,7 +1,7 @@
 //! Probes of the hugetlb pools.
 
 use hugepilot_record::Errno;
-use hugepilot_record::doctor::{Detail, Evidence, Probe};
+use hugepilot_reports::doctor::{Detail, Evidence, Probe};
 use hugepilot_units::Bytes;
 
 use crate::hugetlb::limit;

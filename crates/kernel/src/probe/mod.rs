@@ -7,7 +7,7 @@ mod hugetlb;
 mod pages;
 mod samplers;
 
-use hugepilot_record::doctor::{CgroupReport, CpuReport, Detail, DoctorReport, Probe, SCHEMA};
+use hugepilot_reports::doctor::{CgroupReport, CpuReport, Detail, DoctorReport, Probe, SCHEMA};
 use hugepilot_units::Bytes;
 
 use crate::cgroup::{MemoryCgroup, Version};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hugepilot_record::Errno;
-use hugepilot_record::doctor::{Detail, Evidence, Probe};
+use hugepilot_reports::doctor::{Detail, Evidence, Probe};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
 
 use super::users;

@@ -1,6 +1,7 @@
 //! Probes of the samplers: the CPU clock, and the sources of the hardware.
 
-use hugepilot_record::doctor::{Cpu, Detail, Evidence, Probe};
+use hugepilot_record::Cpu;
+use hugepilot_reports::doctor::{Detail, Evidence, Probe};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::users;

@@ -1,7 +1,8 @@
 //! Runs of one mode in a comparison, and their summary.
 
-use hugepilot_record::compare::{Counts, DecidingTime, ModeReport, speedup};
-use hugepilot_record::run::{Effect, EffectCause, Mode, Run};
+use hugepilot_record::Mode;
+use hugepilot_reports::compare::{Counts, DecidingTime, ModeReport, speedup};
+use hugepilot_reports::run::{Effect, EffectCause, Run};
 
 use crate::run::setup::Setup;
 

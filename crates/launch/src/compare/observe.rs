@@ -3,8 +3,8 @@
 use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_kernel::{KernelError, Process, Root, StartedProgram, Target};
 use hugepilot_profiler::{SamplerChoice, choose};
-use hugepilot_record::compare::{Counts, StallsUnavailable};
 use hugepilot_record::{Pattern, Sample};
+use hugepilot_reports::compare::{Counts, StallsUnavailable};
 use hugepilot_units::Nanos;
 
 use crate::run::Observer;

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use hugepilot_kernel::Root;
-use hugepilot_record::compare::{
+use hugepilot_record::Mode;
+use hugepilot_reports::compare::{
     CompareReport, Confirmation, Counts, DecidingTime, ModeReport, StallsUnavailable,
 };
-use hugepilot_record::run::{CompareWarning, Effect, Mode, Run, RunWarning};
+use hugepilot_reports::run::{CompareWarning, Effect, Run, RunWarning};
 use hugepilot_stats::{Orders, in_order};
 
 use super::contender::{Contender, summary};

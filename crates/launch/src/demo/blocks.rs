@@ -3,7 +3,7 @@
 //! A machine's speed drifts by tens of percent within seconds, so only windows of one block are
 //! compared with each other. A report has medians over blocks.
 
-use hugepilot_record::tune::{Interval, Performance, Runs, SpeedRatio, TuneWarning};
+use hugepilot_reports::tune::{Interval, Performance, Runs, SpeedRatio, TuneWarning};
 use hugepilot_stats::{Ratios, Rounds, Spread, sorted};
 
 /// Copies that are compared.

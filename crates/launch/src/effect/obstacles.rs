@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hugepilot_record::Stop;
-use hugepilot_record::run::{EffectCause, Libc, ProgramKind};
+use hugepilot_reports::run::{EffectCause, Libc, ProgramKind};
 use hugepilot_units::Bytes;
 
 /// Obstacles to a page mode.

@@ -1,5 +1,5 @@
-use hugepilot_record::Stop;
-use hugepilot_record::run::{Ending, Libc, ProgramKind};
+use hugepilot_record::{Ending, Stop};
+use hugepilot_reports::run::{Libc, ProgramKind};
 use proptest::prelude::*;
 
 use super::*;

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use hugepilot_record::recording::Phase;
+use hugepilot_recording::Phase;
 use hugepilot_units::Nanos;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;

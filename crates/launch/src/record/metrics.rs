@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use hugepilot_kernel::{Process, Root, clock, memory};
 use hugepilot_profiler::recorder::{Recorder, RecorderOptions, Stalls};
 use hugepilot_record::Pid;
-use hugepilot_record::recording::{Head, Line};
+use hugepilot_recording::{Head, Line};
 use hugepilot_units::{Nanos, PageSizes};
 
 use super::{next_due, unix_seconds};
@@ -186,7 +186,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use hugepilot_record::recording::MetricScope;
+    use hugepilot_record::MetricScope;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::clock;
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::recording::{NoBegin, Phase, RecordStop};
+use hugepilot_recording::{NoBegin, Phase, RecordStop};
 use hugepilot_units::Nanos;
 use regex::bytes::Regex;
 

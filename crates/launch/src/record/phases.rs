@@ -4,7 +4,7 @@ use std::io::Write;
 
 use hugepilot_kernel::clock;
 use hugepilot_record::Sentence;
-use hugepilot_record::recording::{Line, MAX_PHASES, NoBegin, Phase, RecordStop};
+use hugepilot_recording::{Line, MAX_PHASES, NoBegin, Phase, RecordStop};
 
 use super::Session;
 use super::output::{OutputCopy, OutputEvent};

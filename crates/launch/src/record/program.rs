@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use hugepilot_alloc::MARKERS;
-use hugepilot_record::run::Ending;
+use hugepilot_record::Ending;
 
 use super::markers::Markers;
 use super::output::{LinePatterns, OutputCopy};

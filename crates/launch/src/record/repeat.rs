@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
+use hugepilot_events::Resolved;
 use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::perf::groups::{CounterTarget, GroupCounters};
 use hugepilot_kernel::{KernelError, Process, Root, cpu};
 use hugepilot_record::Pid;
-use hugepilot_record::event::Resolved;
-use hugepilot_record::recording::{
+use hugepilot_recording::{
     Head, Line, MissingMetric, RecordStop, RecordingLimits, RecordingReader, RecordingWriter, join,
 };
 use hugepilot_units::Nanos;
@@ -26,7 +26,7 @@ use crate::LaunchError;
 pub fn event_sets(events: &Resolved, limit: Option<usize>) -> Vec<Resolved> {
     let root = Root::live();
     let own = Process::open(&root, Pid(std::process::id().cast_signed()));
-    let is_countable = |event: &hugepilot_record::event::ResolvedEvent| {
+    let is_countable = |event: &hugepilot_events::ResolvedEvent| {
         let Ok(own) = &own else { return false };
         let events = std::slice::from_ref(event);
         GroupCounters::open(&root, CounterTarget::Process(own), events)
@@ -182,7 +182,7 @@ fn read(bytes: &[u8]) -> io::Result<(Head, Vec<Line>)> {
 mod tests {
     use std::fs;
 
-    use hugepilot_record::recording::{RecordStop, SCHEMA};
+    use hugepilot_recording::{RecordStop, SCHEMA};
     use hugepilot_units::Nanos;
 
     use super::*;

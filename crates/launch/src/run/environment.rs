@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Root, privilege};
-use hugepilot_record::run::RunWarning;
+use hugepilot_reports::run::RunWarning;
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const PRELOAD: &str = "LD_PRELOAD";

@@ -8,8 +8,8 @@ use hugepilot_kernel::{
     Change, GroupSignalProbe, Program, ReceivedSignal, ResourceUsage, Root, StartedProgram, proc,
     schedstat, stop_with, wait,
 };
-use hugepilot_record::Pid;
-use hugepilot_record::run::{Ending, Run};
+use hugepilot_record::{Ending, Pid};
+use hugepilot_reports::run::Run;
 use hugepilot_units::Nanos;
 
 use super::promote::Promoter;

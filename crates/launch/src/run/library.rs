@@ -6,8 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::{Unsupported, file};
-use hugepilot_record::ModeUnsupported;
-use hugepilot_record::run::Mode;
+use hugepilot_record::{Mode, ModeUnsupported};
 use hugepilot_units::Bytes;
 use object::elf::{ET_DYN, FileHeader64};
 use object::read::elf::FileHeader;

@@ -2,8 +2,8 @@
 
 use hugepilot_kernel::{Root, Unsupported, hugetlb};
 use hugepilot_record::ModeUnsupported;
-use hugepilot_record::pool::PoolChange;
-use hugepilot_record::run::{PoolShortage, RunWarning};
+use hugepilot_reports::pool::PoolChange;
+use hugepilot_reports::run::{PoolShortage, RunWarning};
 use hugepilot_settings::pool::{PoolRequest, set};
 use hugepilot_settings::{SettingsGuard, setting_warning};
 use hugepilot_units::{Amount, Bytes, Share};

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::{file, find_program, privilege};
-use hugepilot_record::run::{Libc, ProgramKind};
+use hugepilot_reports::run::{Libc, ProgramKind};
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};

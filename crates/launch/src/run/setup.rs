@@ -10,8 +10,7 @@ use hugepilot_kernel::thp::ThpSettings;
 use hugepilot_kernel::{
     Program, Root, StartedProgram, Thp, Unsupported, find_program, hugetlb, memory,
 };
-use hugepilot_record::ModeUnsupported;
-use hugepilot_record::run::Mode;
+use hugepilot_record::{Mode, ModeUnsupported};
 use hugepilot_settings::lent_pool;
 use hugepilot_units::Bytes;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::usage::{self, ProcessUsage, Usage};
 use hugepilot_kernel::{ResourceUsage, Root, schedstat};
 use hugepilot_record::Pid;
-use hugepilot_record::run::Peak;
+use hugepilot_reports::run::Peak;
 use hugepilot_units::{Bytes, Nanos};
 
 use super::program::allocator_in;

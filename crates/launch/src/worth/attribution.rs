@@ -4,7 +4,7 @@
 //! quotient of the two within each round: a quotient across rounds would include drift of the
 //! machine.
 
-use hugepilot_record::compare::{CompareReport, GainSource, ModeReport, SameAllocator};
+use hugepilot_reports::compare::{CompareReport, GainSource, ModeReport, SameAllocator};
 
 use super::rule::{MIN_GAIN, is_faster};
 

@@ -7,7 +7,7 @@
 //! without an effect each round is the toss of a coin, whatever the size and the shape of the
 //! noise.
 
-use hugepilot_record::compare::{Confirmation, DecidingTime};
+use hugepilot_reports::compare::{Confirmation, DecidingTime};
 use hugepilot_stats::{MIN_ROUNDS, PairedRatio, is_significant};
 
 /// Smallest gain worth a change of how a program is started.

@@ -1,5 +1,5 @@
-use hugepilot_record::compare::{DecidingTime, GainSource, Reach, SCHEMA, SameAllocator};
-use hugepilot_record::run::{Effect, EffectCause};
+use hugepilot_reports::compare::{DecidingTime, GainSource, Reach, SCHEMA, SameAllocator};
+use hugepilot_reports::run::{Effect, EffectCause};
 use hugepilot_stats::Spread;
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_policy::daemon::{Key, ProcessFacts, Turn, allowed_by, key_of};
 use hugepilot_record::ProcessId;
-use hugepilot_record::daemon::ExclusionCause;
+use hugepilot_reports::daemon::ExclusionCause;
 use hugepilot_units::Nanos;
 
 use super::promotion::Promotion;

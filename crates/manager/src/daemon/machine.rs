@@ -7,18 +7,17 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
-use hugepilot_kernel::memory::page_sizes;
+use hugepilot_kernel::memory::{self, page_sizes};
 use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
 use hugepilot_kernel::thp::mapped_in_part;
 use hugepilot_kernel::{
-    ForkWatch, Forks, KernelError, Process, Root, Target, access_error, clock, memory,
-    recollapse_risk,
+    ForkWatch, Forks, KernelError, Process, Root, Target, access_error, clock, recollapse_risk,
 };
 use hugepilot_policy::daemon::{Key, ProcessFacts, Reading, by_start};
 use hugepilot_policy::{Calibration, Priority, mapping_split_skip};
 use hugepilot_profiler::large_pages;
-use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
 use hugepilot_record::{Mapping, Pid, ProcessId, RecollapseRisk};
+use hugepilot_reports::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use super::cgroups::{LimitedCgroups, psi, reading};

@@ -10,8 +10,8 @@ use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Round};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
 use hugepilot_record::ProcessId;
-use hugepilot_record::daemon::{BlockedStalls, Event, ExclusionCause, Promoted, WaitingCause};
-use hugepilot_record::tune::block;
+use hugepilot_reports::daemon::{BlockedStalls, Event, ExclusionCause, Promoted, WaitingCause};
+use hugepilot_reports::tune::block;
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use super::forks::ForkRests;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::daemon::key_of;
-use hugepilot_record::daemon::WorkCause;
 use hugepilot_record::{Errno, Mapping, Pid, RecollapseCause, Stop, ThpScope, VmFlags};
+use hugepilot_reports::daemon::WorkCause;
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region, Share};
 
 use super::*;

@@ -7,7 +7,7 @@ use hugepilot_policy::Order;
 use hugepilot_policy::daemon::{Reading, by_start, key_of};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, is_split};
-use hugepilot_record::daemon::ExhaustedCause;
+use hugepilot_reports::daemon::ExhaustedCause;
 use hugepilot_units::{Bytes, Nanos};
 
 use self::batch::Batch;

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use hugepilot_record::debloat::{BACKEND, DebloatReport, DebloatWarning, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitPlan, Stop};
+use hugepilot_reports::debloat::{BACKEND, DebloatReport, DebloatWarning, ProcessDebloat, SCHEMA};
 use hugepilot_units::{Bytes, Nanos, Region};
 
-use super::warnings;
-use super::{Run, eligible, scaled, stand_for};
+use super::{Run, eligible, scaled, stand_for, warnings};
 use crate::act::split::count;
 use crate::engine::splits::SplitProcess;
 

@@ -1,8 +1,8 @@
 //! Warnings about re-collapse, shortfalls and huge pages without an effect.
 
 use hugepilot_kernel::{Root, recollapse_risk};
-use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::{RecollapseRisk, SkipReason};
+use hugepilot_reports::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_units::Share;
 
 use super::DebloatOptions;

@@ -17,13 +17,14 @@ use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, ProcessOutcome, Round, Row, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, ProcessState, Selection, TuneGoal};
-use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{ActOutcome, Errno, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop};
+use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{Amount, Bytes, Region, Share};
 
-use super::*;
 use world::{FIRST, Program, SIZES, Simulated};
+
+use super::*;
 
 /// End of the simulation of a random machine.
 const END: Nanos = Nanos::seconds(60);

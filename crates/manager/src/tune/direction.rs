@@ -1,6 +1,6 @@
 //! Direction of the progress metric: a time by default, a throughput by a flag.
 
-use hugepilot_record::tune::{RateSign, TrialVerdict, TuneReport, TuneWarning};
+use hugepilot_reports::tune::{RateSign, TrialVerdict, TuneReport, TuneWarning};
 
 /// Words that name a throughput.
 const RATES: [&str; 8] = ["iops", "mops", "ops", "qps", "rate", "rps", "throughput", "tps"];
@@ -50,7 +50,7 @@ fn names_a_rate(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::tune::{Certainty, Forecast, Measured, TuneActs};
+    use hugepilot_reports::tune::{Certainty, Forecast, Measured, TuneActs};
 
     use super::*;
 

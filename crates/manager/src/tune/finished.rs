@@ -1,10 +1,10 @@
 //! Facts of a finished session. Its reports follow from these alone.
 
-use hugepilot_record::tune::{
+use hugepilot_record::{AccessError, Obstacle, Pid};
+use hugepilot_reports::tune::{
     Activity, FoundMetric, LoadReading, NoMetric, PlannedEvent, SamplerReport, TargetInfo,
     TuneWarning,
 };
-use hugepilot_record::{AccessError, Obstacle, Pid};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::TuneOptions;

@@ -2,7 +2,7 @@
 
 use hugepilot_policy::tune::MIN_SAMPLES;
 use hugepilot_record::Pid;
-use hugepilot_record::tune::{NoVerdict, SamplerReport};
+use hugepilot_reports::tune::{NoVerdict, SamplerReport};
 use hugepilot_units::Nanos;
 
 /// Life of a process from which a lack of samples means that it was idle: at 258 Hz it used

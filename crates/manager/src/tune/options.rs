@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hugepilot_policy::Guard;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{MIN_SAMPLES, State, TuneGoal};
-use hugepilot_record::tune::TuneWarning;
 use hugepilot_record::{AccessError, Pid};
+use hugepilot_reports::tune::TuneWarning;
 use hugepilot_units::Nanos;
 
 use crate::trial_guard::TrialGuard;

@@ -5,12 +5,12 @@ mod tests;
 
 use hugepilot_policy::trial::{StallShares, TrialRules};
 use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
-use hugepilot_record::tune::{
-    Activity, Forecast, Measured, Metric, NoVerdict, Performance, PredictedBy, Prediction, Runs,
-    SCHEMA, ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneActs, TunePlan, TuneReport,
+use hugepilot_record::{Obstacle, Prediction, Stop};
+use hugepilot_reports::tune::{
+    Activity, Forecast, Measured, Metric, NoVerdict, Performance, PredictedBy, Runs, SCHEMA,
+    ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneActs, TunePlan, TuneReport,
     cause_of_end, judge_load,
 };
-use hugepilot_record::{Obstacle, Stop};
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
 

@@ -1,6 +1,6 @@
 //! Warnings about a report, which follow from the facts. Pure.
 
-use hugepilot_record::tune::{LoadReport, ScheduleReport, TuneReport, TuneWarning};
+use hugepilot_reports::tune::{LoadReport, ScheduleReport, TuneReport, TuneWarning};
 
 use super::finished::{Finished, TargetEnd, TargetFacts};
 
@@ -105,7 +105,8 @@ fn unverified(report: &TuneReport) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::tune::{Prediction, SelectedRegion};
+    use hugepilot_record::Prediction;
+    use hugepilot_reports::tune::SelectedRegion;
     use hugepilot_units::VirtAddr;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Decision of the daemon, as its journal has it: what it depends on, and its result. Pure.
 
-use hugepilot_record::explain::{DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn};
+use hugepilot_reports::explain::{DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn};
 use hugepilot_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -110,8 +110,8 @@ fn explained(turn: &super::Turn) -> ExplainedTurn {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::daemon::WorkCause;
     use hugepilot_record::{Pid, ProcessId};
+    use hugepilot_reports::daemon::WorkCause;
     use hugepilot_units::{Bytes, Share};
 
     use super::super::Permission;

@@ -1,6 +1,6 @@
 //! Watermarks: when work starts and ends, and the back-off if nothing is left to free. Pure.
 
-use hugepilot_record::daemon::WorkCause;
+use hugepilot_reports::daemon::WorkCause;
 use hugepilot_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 

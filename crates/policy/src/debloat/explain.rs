@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::explain::{ExplainedSplit, ExplainedSplitProcess, ExplainedSplits};
 use hugepilot_record::{BloatedPage, Split, SplitAct, SplitOutcome};
+use hugepilot_reports::explain::{ExplainedSplit, ExplainedSplitProcess, ExplainedSplits};
 
 use super::round::{SplitRound, SplitRow};
 use super::{DebloatPolicy, Priority};

@@ -1,6 +1,7 @@
 //! Verdict and bracket of a trial.
 
-use hugepilot_record::tune::{MIN_STALLS, NoTrial, Prediction, TrialVerdict};
+use hugepilot_record::Prediction;
+use hugepilot_reports::tune::{MIN_STALLS, NoTrial, TrialVerdict};
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;

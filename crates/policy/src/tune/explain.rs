@@ -4,10 +4,10 @@ mod region;
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::explain::{
+use hugepilot_record::{Next, SkipReason, Window};
+use hugepilot_reports::explain::{
     ExplainedProcess, PhaseName, RegionShare, RoundOutcome, TrialReading,
 };
-use hugepilot_record::{Next, SkipReason, Window};
 use hugepilot_units::Nanos;
 
 use super::pairs::{compared, estimate, whole};

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::{Act, Pid, ProcessId, ProcessMemory, Promotion, Window};
+use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
-
-use hugepilot_record::tune::{NoTrial, TrialVerdict};
 
 use super::exchange::{Contest, LEAST_RATIO, USUAL_RATIO};
 use super::pairs::CountedPair;

@@ -12,12 +12,13 @@ mod schedule;
 
 use std::collections::BTreeSet;
 
-use hugepilot_record::tune::{NoTrial, TrialVerdict};
+use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{Amount, Bytes, Nanos, Region, Share};
 
-use super::*;
 use program::{Change, FIRST, Program, SIZES};
+
+use super::*;
 
 #[test]
 fn a_uniform_heap_is_promoted_whole() {

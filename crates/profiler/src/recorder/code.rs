@@ -11,8 +11,8 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 use hugepilot_kernel::Process;
-use hugepilot_record::recording::{CodeSlice, CodeStall, Frame, UNKNOWN_MAPPING};
 use hugepilot_record::{Mapping, Pattern, Pid, Sample};
+use hugepilot_recording::{CodeSlice, CodeStall, Frame, UNKNOWN_MAPPING};
 use hugepilot_units::{Nanos, VirtAddr};
 
 use super::layouts::Layouts;

@@ -1,7 +1,7 @@
 //! Counts of a recorder.
 
 use hugepilot_record::ProvenanceCounts;
-use hugepilot_record::recording::Line;
+use hugepilot_recording::Line;
 
 use super::tree::SeenUse;
 

@@ -1,8 +1,8 @@
 //! Begin and end of a recording, and pauses in it.
 
 use hugepilot_kernel::{LastUse, Process, clock};
-use hugepilot_record::recording::{End, Line};
 use hugepilot_record::{Pid, ProvenanceCounts};
+use hugepilot_recording::{End, Line};
 use hugepilot_units::Nanos;
 
 use super::process::SliceContext;

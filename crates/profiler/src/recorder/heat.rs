@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::recording::{HeatSlice, HotRegion};
 use hugepilot_record::{Pattern, Pid, Sample};
+use hugepilot_recording::{HeatSlice, HotRegion};
 use hugepilot_units::{AddrRange, Nanos, PageSizes, Region};
 
 use super::layouts::Layouts;
@@ -110,8 +110,8 @@ impl HeatCounts {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::recording::ThreadStalls;
     use hugepilot_record::{Provenance, Tid};
+    use hugepilot_recording::ThreadStalls;
     use hugepilot_units::VirtAddr;
 
     use super::*;

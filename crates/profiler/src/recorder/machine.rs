@@ -1,7 +1,7 @@
 //! Machine of a recording.
 
 use hugepilot_kernel::{Root, cpu, memory, system, thp};
-use hugepilot_record::recording::Machine;
+use hugepilot_recording::Machine;
 use hugepilot_units::PageSizes;
 
 use crate::{stored, tlb_size};

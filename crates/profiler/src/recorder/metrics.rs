@@ -1,9 +1,8 @@
 //! Metrics that need no hardware counters: their names, sources and meaning.
 
-use hugepilot_record::recording::{Metric, MetricKind, MetricScope, Unit};
-
 use MetricKind::{Counter, Gauge};
 use Unit::{Bytes, Count, Nanoseconds};
+use hugepilot_record::{Metric, MetricKind, MetricScope, Unit};
 
 /// Name, unit, kind, source, description.
 pub(super) type Row = (&'static str, Unit, MetricKind, &'static str, &'static str);

@@ -31,8 +31,8 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{KernelError, Process, Root, Target, clock};
-use hugepilot_record::recording::{ENDED_EARLY, Head, Line, Metric, MetricScope, SCHEMA};
-use hugepilot_record::{Pid, ProvenanceCounts, Sample};
+use hugepilot_record::{Metric, MetricScope, Pid, ProvenanceCounts, Sample};
+use hugepilot_recording::{ENDED_EARLY, Head, Line, SCHEMA};
 use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 
 use crate::SamplerChoice;

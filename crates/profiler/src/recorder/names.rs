@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashSet;
-use hugepilot_record::recording::NamedMapping;
+use hugepilot_recording::NamedMapping;
 use hugepilot_units::{Region, VirtAddr};
 
 use super::layouts::Layouts;

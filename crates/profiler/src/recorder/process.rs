@@ -3,10 +3,8 @@
 use hugepilot_kernel::{
     HugeSums, KernelError, LastUse, Process, ProcessMeter, ProcessUsage, Target,
 };
-use hugepilot_record::recording::{
-    Line, MappingPages, MetricKind, PageSlice, RecordedProcess, Slice, ThreadInfo,
-};
-use hugepilot_record::{LargePages, Mapping, MappingKind, Pid, Sample, Tid};
+use hugepilot_record::{LargePages, Mapping, MappingKind, MetricKind, Pid, Sample, Tid};
+use hugepilot_recording::{Line, MappingPages, PageSlice, RecordedProcess, Slice, ThreadInfo};
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use super::code::CodeStalls;

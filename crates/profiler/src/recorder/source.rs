@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hugepilot_events::{EventReading, Resolved, ResolvedEvent};
 use hugepilot_kernel::perf::groups::{CounterTarget, GroupCounters};
 use hugepilot_kernel::{Process, Target};
-use hugepilot_record::event::{EventReading, Resolved, ResolvedEvent};
-use hugepilot_record::recording::{GroupTime, Metric, MetricScope};
-use hugepilot_record::{Pid, Tid};
+use hugepilot_record::{GroupTime, Metric, MetricScope, Pid, Tid};
 
 /// Values of a slice.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -266,11 +265,11 @@ fn increase(events: &[ResolvedEvent], before: &mut Readings, now: Readings) -> M
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::doctor::Cpu;
     use std::sync::mpsc;
 
+    use hugepilot_events::{parse, resolve};
     use hugepilot_kernel::Root;
-    use hugepilot_record::event::{parse, resolve};
+    use hugepilot_record::Cpu;
     use hugepilot_testkit::requires;
 
     use super::*;

@@ -2,7 +2,8 @@
 
 use hugepilot_kernel::system::{SystemMeter, SystemUsage};
 use hugepilot_kernel::{Root, thp};
-use hugepilot_record::recording::{Metric, MetricKind, MetricScope, Slice, Unit};
+use hugepilot_record::{Metric, MetricKind, MetricScope, Unit};
+use hugepilot_recording::Slice;
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use super::metrics::{Row, SYSTEM, VMSTAT, metric};
@@ -145,8 +146,8 @@ fn rows() -> impl Iterator<Item = Row> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::event::EventReading;
-    use hugepilot_record::recording::GroupTime;
+    use hugepilot_events::EventReading;
+    use hugepilot_record::GroupTime;
 
     use super::super::system_events::tests::{cpu, scripted};
     use super::*;

@@ -1,10 +1,10 @@
 //! Events of the whole system: of units outside the cores, such as memory controllers.
 
+use hugepilot_events::{EventReading, Resolved, ResolvedEvent};
 use hugepilot_kernel::perf::groups::{CounterTarget, GroupCounters};
 use hugepilot_kernel::perf::traffic::{MemoryTraffic, TrafficEvent};
 use hugepilot_kernel::{Root, Unsupported};
-use hugepilot_record::event::{EventReading, Resolved, ResolvedEvent};
-use hugepilot_record::recording::{GroupTime, Metric, MetricScope};
+use hugepilot_record::{GroupTime, Metric, MetricScope};
 
 use super::source::MetricValues;
 
@@ -104,9 +104,9 @@ pub(super) mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
+    use hugepilot_events::{parse, resolve};
     use hugepilot_kernel::perf::traffic::memory_traffic;
-    use hugepilot_record::doctor::Cpu;
-    use hugepilot_record::event::{parse, resolve};
+    use hugepilot_record::Cpu;
 
     use super::*;
 

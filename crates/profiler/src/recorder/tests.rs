@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-use hugepilot_record::recording::{CodeStall, Frame, MetricKind, Slice};
-use hugepilot_record::{Pattern, Provenance, Tid};
+use hugepilot_record::{MetricKind, Pattern, Provenance, Tid};
+use hugepilot_recording::{CodeStall, Frame, Slice};
 use hugepilot_units::VirtAddr;
 
 use super::*;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use hugepilot_record::recording::ThreadStalls;
 use hugepilot_record::{Pid, Tid};
+use hugepilot_recording::ThreadStalls;
 
 /// Threads of a slice: those with the most samples.
 const MAX_THREADS: usize = 64;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::{Process, ResourceUsage, ThreadUsage};
 use hugepilot_record::Tid;
-use hugepilot_record::recording::ThreadInfo;
+use hugepilot_recording::ThreadInfo;
 use hugepilot_units::{Bytes, Nanos};
 
 use super::metrics::{THREAD, THREAD_SUMS};

@@ -7,8 +7,8 @@
 
 use hugepilot_kernel::proc::{Stat, parse_stat};
 use hugepilot_kernel::{LastUse, Process, usage};
-use hugepilot_record::recording::{Line, Slice, TreeUse};
 use hugepilot_record::{Pid, Tid};
+use hugepilot_recording::{Line, Slice, TreeUse};
 use hugepilot_units::Nanos;
 
 use super::Recorder;

@@ -1,10 +1,10 @@
 //! Causes of a shortfall, and commands that help.
 
 use hugepilot_kernel::{KernelError, Root};
-use hugepilot_record::pool::{
+use hugepilot_record::{Errno, PoolUnsupported};
+use hugepilot_reports::pool::{
     Permanent, PoolChange, PoolNote, PoolPages, PoolReport, PoolShortfall, PoolWarning,
 };
-use hugepilot_record::{Errno, PoolUnsupported};
 use hugepilot_units::Bytes;
 
 use super::PoolRequest;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Instant;
 
 use hugepilot_kernel::{KernelError, hugetlb};
-use hugepilot_record::pool::{
+use hugepilot_reports::pool::{
     Pool, PoolChange, PoolMemory, PoolNote, PoolPages, PoolShortfall, SCHEMA,
 };
 use hugepilot_units::Bytes;

@@ -1,7 +1,8 @@
 use std::fs;
 
-use hugepilot_record::pool::{PoolNote, PoolPages, PoolShortfall};
-use hugepilot_report::{Width, pool_change_text, pool_explained, pool_text};
+use hugepilot_render::Width;
+use hugepilot_reports::pool::{PoolNote, PoolPages, PoolShortfall};
+use hugepilot_reports::{pool_change_text, pool_explained, pool_text};
 use hugepilot_testkit::assert_golden;
 use hugepilot_units::Share;
 

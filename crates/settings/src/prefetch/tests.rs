@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use hugepilot_record::settings::Restored;
+use hugepilot_reports::settings::Restored;
 
 use super::*;
 

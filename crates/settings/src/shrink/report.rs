@@ -2,12 +2,12 @@
 
 use hugepilot_kernel::cgroup::{GroupMemory, Reclaim};
 use hugepilot_kernel::{Root, Target, recollapse_risk, thp};
-use hugepilot_record::debloat::SCHEMA;
-use hugepilot_record::settings::ChangedSetting;
-use hugepilot_record::shrink::{
+use hugepilot_record::{Errno, Stop};
+use hugepilot_reports::debloat::SCHEMA;
+use hugepilot_reports::settings::ChangedSetting;
+use hugepilot_reports::shrink::{
     BACKEND, ProcessShrink, SettingReport, ShrinkReport, ShrinkWarning, Shrinker,
 };
-use hugepilot_record::{Errno, Stop};
 use hugepilot_units::Bytes;
 
 use super::usage::{GroupUsage, ProcessUsage};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use hugepilot_record::settings::Restored;
-use hugepilot_record::shrink::ShrinkWarning;
+use hugepilot_reports::settings::Restored;
+use hugepilot_reports::shrink::ShrinkWarning;
 
 use super::*;
 

@@ -3,8 +3,8 @@
 use std::fs;
 
 use hugepilot_kernel::Root;
-use hugepilot_record::status::StatusSummary;
 use hugepilot_record::{KernelCode, Outlook, Pid};
+use hugepilot_reports::status::StatusSummary;
 use hugepilot_units::VirtAddr;
 
 use super::*;

@@ -1,9 +1,9 @@
 //! Facts that all reports of simulations have.
 
-use hugepilot_record::sim::{
+use hugepilot_record::trace::TraceWarning;
+use hugepilot_reports::sim::{
     Candidate, MappingCounts, PageSizeCounts, SimCounts, SimCpu, SimInput, SourceCut, SourceWarning,
 };
-use hugepilot_record::trace::TraceWarning;
 use hugepilot_sim::{
     BASE_SHIFT, Coalescing, Counts, Footprint, MAX_LAYOUT, Machine, MachineConfig, PageClass,
     Place, Places, Preset, Ranked, count,
@@ -160,7 +160,7 @@ pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::run::Ending;
+    use hugepilot_record::Ending;
     use hugepilot_sim::Layout;
 
     use super::*;

@@ -5,7 +5,7 @@ mod name;
 use hugepilot_policy::round::{Goal, Round};
 use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules, Policy, TuneGoal};
 use hugepilot_record::PolicyName;
-use hugepilot_record::sim::{
+use hugepilot_reports::sim::{
     CostReport, POLICY_SCHEMA, PolicyRun, ProcessRun, SimPolicyReport, SimUtilityReport,
     UTILITY_SCHEMA, UtilityPoint,
 };

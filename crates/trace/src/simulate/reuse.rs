@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::sim::{
+use hugepilot_reports::sim::{
     DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, PageCell, REUSE_SCHEMA,
     ReuseBucket, ReuseLevel, SimReuseReport,
 };

@@ -1,6 +1,6 @@
 //! Simulation of TLBs: a machine for each page size.
 
-use hugepilot_record::sim::{SimMachine, SimTlbReport, TLB_SCHEMA};
+use hugepilot_reports::sim::{SimMachine, SimTlbReport, TLB_SCHEMA};
 use hugepilot_sim::{
     BASE_SHIFT, Batch, Machine, MachineConfig, MemoryUse, PageClass, Places, merge,
 };

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Change, Program, StartedProgram, Thp, file, find_program};
-use hugepilot_record::Pid;
-use hugepilot_record::run::Ending;
+use hugepilot_record::{Ending, Pid};
 
 use crate::TraceError;
 

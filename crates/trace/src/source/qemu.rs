@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hugepilot_record::run::Ending;
+use hugepilot_record::Ending;
 use hugepilot_record::trace::TracePiece;
 use tempfile::TempDir;
 

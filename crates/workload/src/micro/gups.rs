@@ -6,12 +6,13 @@
 //! may be wrong. All updates are done a second time by one thread, which must restore the table.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Instant;
 
 use hugepilot_alloc::HugeVec;
-use hugepilot_record::lab::{GUPS_SCHEMA, GupsReport, PageKind};
+use hugepilot_reports::lab::{GUPS_SCHEMA, GupsReport, PageKind};
 use hugepilot_units::Bytes;
 
 use super::{

@@ -1,6 +1,6 @@
 //! Levels of the TLB in latencies by number of pages.
 
-use hugepilot_record::lab::{TlbLevel, TlbPoint};
+use hugepilot_reports::lab::{TlbLevel, TlbPoint};
 use hugepilot_stats::median;
 
 /// Smallest rise of a level, in nanoseconds: about two cycles.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hugepilot_alloc::HugeVec;
-use hugepilot_record::lab::{PCHASE_SCHEMA, PageKind, PchasePoint, PchaseReport};
+use hugepilot_reports::lab::{PCHASE_SCHEMA, PageKind, PchasePoint, PchaseReport};
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
 

@@ -9,12 +9,14 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use hugepilot_record::lab::{PageKind, STREAM_SCHEMA, StreamKernel, StreamReport};
+use hugepilot_reports::lab::{PageKind, STREAM_SCHEMA, StreamKernel, StreamReport};
 use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
 
-use super::require_available;
-use super::{Progress, check_threads, collapse, describe, huge_bytes, in_cache, many_threads, map};
+use super::{
+    Progress, check_threads, collapse, describe, huge_bytes, in_cache, many_threads, map,
+    require_available,
+};
 use crate::{Machine, Result, WorkloadError};
 
 /// Most rounds: each makes the values 15 times larger.

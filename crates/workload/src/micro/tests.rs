@@ -1,6 +1,6 @@
 //! Short runs of each micro-benchmark.
 
-use hugepilot_record::lab::PageKind;
+use hugepilot_reports::lab::PageKind;
 use hugepilot_units::{Bytes, Nanos};
 
 use super::*;

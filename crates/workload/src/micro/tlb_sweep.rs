@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_alloc::HugeVec;
 use hugepilot_kernel::{Root, cpu};
-use hugepilot_record::lab::{
+use hugepilot_reports::lab::{
     KnownTlb, NotAvailable, PageKind, TLB_SWEEP_SCHEMA, TlbCurve, TlbPoint, TlbSweepReport,
 };
 use hugepilot_units::Bytes;
@@ -92,7 +92,7 @@ pub fn tlb_sweep(
     })
 }
 
-fn known(tlb: hugepilot_record::doctor::TlbSizes) -> KnownTlb {
+fn known(tlb: hugepilot_reports::doctor::TlbSizes) -> KnownTlb {
     KnownTlb {
         l1d_4k_entries: tlb.l1d_4k_entries,
         l2_4k_entries: tlb.l2_4k_entries,

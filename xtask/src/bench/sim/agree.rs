@@ -1,13 +1,12 @@
 //! Agreement of the live sampler of `tune` and the simulated candidate cache.
 
-use std::fs;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context, Result};
-use hugepilot_record::sim::{Candidate, SimTlbReport};
-use hugepilot_record::tune::TuneReport;
+use hugepilot_reports::sim::{Candidate, SimTlbReport};
+use hugepilot_reports::tune::TuneReport;
 use serde::{Deserialize, Serialize};
 
 use super::record::Row;

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-
-use hugepilot_record::event::Design;
+use hugepilot_events::Design;
 
 use super::super::arguments::{choices, number};
 use super::super::records::processor;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_record::sim::SimTlbReport;
+use hugepilot_reports::sim::SimTlbReport;
 use hugepilot_stats::Orders;
 use serde::{Deserialize, Serialize};
 

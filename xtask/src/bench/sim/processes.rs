@@ -1,7 +1,7 @@
 //! Two processes that share huge pages: Figure 9.
 
 use anyhow::Result;
-use hugepilot_record::sim::{ProcessRun, SimPolicyReport};
+use hugepilot_reports::sim::{ProcessRun, SimPolicyReport};
 use serde::{Deserialize, Serialize};
 
 use super::record::Row;

@@ -1,7 +1,7 @@
 //! Stand-ins for the programs of section 5.4 and Figure 5 beyond graphs.
 
 use anyhow::Result;
-use hugepilot_record::sim::SimUtilityReport;
+use hugepilot_reports::sim::SimUtilityReport;
 use serde::{Deserialize, Serialize};
 
 use super::record::Row;

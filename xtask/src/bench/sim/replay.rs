@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_record::sim::SimPolicyReport;
-use hugepilot_record::tune::{ScheduleReport, TuneReport};
+use hugepilot_reports::sim::SimPolicyReport;
+use hugepilot_reports::tune::{ScheduleReport, TuneReport};
 use hugepilot_stats::{Orders, in_order};
 use serde::{Deserialize, Serialize};
 

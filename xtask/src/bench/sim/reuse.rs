@@ -1,7 +1,7 @@
 //! Kinds of page reuse by array: Figure 2.
 
 use anyhow::Result;
-use hugepilot_record::sim::{KindOfReuse, KindShare, MappingReuse, SimReuseReport};
+use hugepilot_reports::sim::{KindOfReuse, KindShare, MappingReuse, SimReuseReport};
 use serde::{Deserialize, Serialize};
 
 use super::options::{Kernel, Order};

@@ -1,7 +1,7 @@
 //! Sizes of the candidate cache: Figure 6.
 
 use anyhow::Result;
-use hugepilot_record::sim::SimPolicyReport;
+use hugepilot_reports::sim::SimPolicyReport;
 use serde::{Deserialize, Serialize};
 
 use super::options::Kernel;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_record::sim::{SimInput, SimTlbReport};
+use hugepilot_reports::sim::{SimInput, SimTlbReport};
 use hugepilot_stats::{Orders, Rounds};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hugepilot_record::sim::PolicyRun;
+use hugepilot_reports::sim::PolicyRun;
 use serde::{Deserialize, Serialize};
 
 use super::super::pairs::{self, none};

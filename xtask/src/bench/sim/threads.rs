@@ -1,7 +1,7 @@
 //! Threads of one process: Figure 8.
 
 use anyhow::Result;
-use hugepilot_record::sim::SimUtilityReport;
+use hugepilot_reports::sim::SimUtilityReport;
 use serde::{Deserialize, Serialize};
 
 use super::options::Kernel;

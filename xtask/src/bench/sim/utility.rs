@@ -1,7 +1,7 @@
 //! Utility curves: Figure 5, bottom.
 
 use anyhow::Result;
-use hugepilot_record::sim::{SimUtilityReport, UtilityPoint};
+use hugepilot_reports::sim::{SimUtilityReport, UtilityPoint};
 use serde::{Deserialize, Serialize};
 
 use super::options::{Kernel, Order};
@@ -112,7 +112,7 @@ fn run(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<Vec<Made>> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::sim::PolicyRun;
+    use hugepilot_reports::sim::PolicyRun;
 
     use super::*;
 

@@ -1,5 +1,5 @@
-use hugepilot_record::sim::SimPolicyReport;
 use hugepilot_record::trace::TraceMapping;
+use hugepilot_reports::sim::SimPolicyReport;
 use hugepilot_sim::{Batch, Footprint, Layout, TunedAct};
 use hugepilot_trace::simulate::Simulated;
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};

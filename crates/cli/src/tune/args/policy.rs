@@ -9,7 +9,7 @@ use hugepilot_kernel::thp::{MAX_PTES_NONE, ThpSettings};
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::tune::{KhugepagedRules, Policy, ScheduleRules, Selection};
 use hugepilot_record::PolicyName;
-use hugepilot_report::{policy_line, policy_refusal};
+use hugepilot_reports::{policy_line, policy_refusal};
 use hugepilot_units::Nanos;
 
 use crate::exit::Exit;

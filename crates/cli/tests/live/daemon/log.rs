@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{ForkWatch, Target};
-use hugepilot_record::daemon::{Event, ExclusionCause, Line};
 use hugepilot_record::{Pid, RecollapseCause, RecollapseRisk, ThpScope};
+use hugepilot_reports::daemon::{Event, ExclusionCause, Line};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hugepilot_record::Stop;
-use hugepilot_record::debloat::DebloatWarning;
+use hugepilot_reports::debloat::DebloatWarning;
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use hugepilot_record::explain::ExplainReport;
+use hugepilot_reports::explain::ExplainReport;
 use hugepilot_testkit::requires;
 use hugepilot_units::Bytes;
 

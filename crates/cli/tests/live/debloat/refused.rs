@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::debloat::DebloatWarning;
+use hugepilot_reports::debloat::DebloatWarning;
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 

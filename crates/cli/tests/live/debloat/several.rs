@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 use std::process::Command;
 use std::time::Duration;
 
-use hugepilot_record::debloat::{DebloatReport, DebloatWarning, ProcessDebloat};
+use hugepilot_reports::debloat::{DebloatReport, DebloatWarning, ProcessDebloat};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 

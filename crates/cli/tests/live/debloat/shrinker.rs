@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hugepilot_record::Stop;
-use hugepilot_record::shrink::{ShrinkReport, ShrinkWarning};
+use hugepilot_reports::shrink::{ShrinkReport, ShrinkWarning};
 use hugepilot_testkit::{Need, Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;

@@ -1,6 +1,6 @@
 //! Memory that large pages hold and the program does not map: seen by `status`, freed by `debloat`.
 
-use hugepilot_record::status::StatusReport;
+use hugepilot_reports::status::StatusReport;
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 

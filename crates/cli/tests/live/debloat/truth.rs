@@ -1,6 +1,6 @@
 //! Reports compared with the kernel's counts, and with all bytes read again.
 
-use hugepilot_record::debloat::DebloatWarning;
+use hugepilot_reports::debloat::DebloatWarning;
 use hugepilot_testkit::requires;
 use hugepilot_units::{AddrRange, Bytes};
 

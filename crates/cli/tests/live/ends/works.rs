@@ -20,7 +20,7 @@ pub(super) fn work(line: impl Into<String>, moment: Moment) -> Work {
 
 /// A recording of a few lines.
 const RECORDING: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../record/src/recording/samples/version-2.ndjson.gz");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../recording/src/format/samples/version-2.ndjson.gz");
 
 /// Command lines that keep `command` at work; `pid` is a process for it alone, and `$D` a folder.
 pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use hugepilot_record::graph::{GraphWarning, KernelResult};
+use hugepilot_reports::graph::{GraphWarning, KernelResult};
 
 use super::Files;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use hugepilot_record::recording::{RecordReport, RecordStop};
+use hugepilot_recording::{RecordReport, RecordStop};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Nanos;
 use rustix::process::Signal;

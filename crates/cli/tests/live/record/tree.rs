@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use hugepilot_record::recording::{RecordReport, TreeUse};
+use hugepilot_recording::{RecordReport, TreeUse};
 use hugepilot_testkit::{compiled, need, requires};
 use rustix::process::Signal;
 

@@ -1,7 +1,7 @@
 //! The one cause for all events of the processor on a machine without performance counters.
 
+use hugepilot_events::ResolvedEvent;
 use hugepilot_record::Errno;
-use hugepilot_record::event::ResolvedEvent;
 
 use super::Place;
 use super::code::Opening;

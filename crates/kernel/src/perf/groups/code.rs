@@ -2,8 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use hugepilot_events::{DeviceEvent, EventCode, ResolvedEvent};
 use hugepilot_record::Errno;
-use hugepilot_record::event::{DeviceEvent, EventCode, ResolvedEvent};
 use perf_event_open_sys::bindings as sys;
 
 use super::format::Layout;

@@ -1,7 +1,7 @@
 //! Bytes that `read` returns for counters, by the `read_format` of perf_event_open(2).
 
-use hugepilot_record::event::EventReading;
-use hugepilot_record::recording::GroupTime;
+use hugepilot_events::EventReading;
+use hugepilot_record::GroupTime;
 use perf_event_open_sys::bindings as sys;
 
 /// Layout of the bytes.

@@ -1,7 +1,7 @@
 //! Metrics and events that can be counted on this machine.
 
-use hugepilot_record::doctor::Cpu;
-use hugepilot_record::event::{EventList, list};
+use hugepilot_events::{EventList, list};
+use hugepilot_record::Cpu;
 
 use super::{CounterTarget, GroupCounters};
 use crate::{Process, Root};

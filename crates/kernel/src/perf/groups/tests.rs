@@ -1,9 +1,7 @@
 use std::path::Path;
 
-use hugepilot_record::Pid;
-use hugepilot_record::doctor::Cpu;
-use hugepilot_record::event::{Certainty, DeviceEvent, EventCode, parse as parse_name, resolve};
-use hugepilot_record::recording::GroupTime;
+use hugepilot_events::{Certainty, DeviceEvent, EventCode, parse as parse_name, resolve};
+use hugepilot_record::{Cpu, GroupTime, Pid};
 use hugepilot_testkit::requires;
 use hugepilot_units::Bytes;
 

@@ -1,6 +1,6 @@
 //! Comparisons on a simulated machine whose speed drifts.
 
-use hugepilot_record::tune::{Certainty, Measured};
+use hugepilot_reports::tune::{Certainty, Measured};
 use hugepilot_stats::Orders;
 use hugepilot_testkit::Rng;
 

@@ -1,8 +1,9 @@
 //! Simulated comparisons of modes that differ by noise, or by a gain: the rate of positive
 //! verdicts.
 
-use hugepilot_record::compare::{Confirmation, DecidingTime, speedup};
-use hugepilot_record::run::{Ending, Peak, Run};
+use hugepilot_record::Ending;
+use hugepilot_reports::compare::{Confirmation, DecidingTime, speedup};
+use hugepilot_reports::run::{Peak, Run};
 use hugepilot_testkit::Rng;
 
 use super::*;

@@ -5,7 +5,7 @@ use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::{JournalLimits, JournalReader};
 use hugepilot_policy::round::Header;
 use hugepilot_record::SkipReason;
-use hugepilot_record::explain::{DaemonDecision, DaemonStep};
+use hugepilot_reports::explain::{DaemonDecision, DaemonStep};
 
 use super::promotion::{allowing, bloated_program, machine};
 use super::*;

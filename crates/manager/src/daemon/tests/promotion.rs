@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use hugepilot_kernel::TargetState;
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::tune::Policy;
-use hugepilot_record::daemon::{ExclusionCause, Promoted, WaitingCause};
-use hugepilot_record::tune::TrialVerdict;
+use hugepilot_reports::daemon::{ExclusionCause, Promoted, WaitingCause};
+use hugepilot_reports::tune::TrialVerdict;
 use hugepilot_units::Amount;
 
 use super::*;

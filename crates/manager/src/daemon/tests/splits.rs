@@ -1,6 +1,6 @@
 //! Tests of splits, re-collapses and the order of processes.
 
-use hugepilot_record::daemon::Freed;
+use hugepilot_reports::daemon::Freed;
 
 use super::*;
 

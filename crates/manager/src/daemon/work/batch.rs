@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::daemon::{Event, Freed, ProcessFreed};
+use hugepilot_policy::daemon::{Key, Reading, key_of};
 use hugepilot_record::{Census, RecollapseRisk, SplitOutcome, SplitPlan};
+use hugepilot_reports::daemon::{Event, Freed, ProcessFreed};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::super::{Daemon, System};
 use super::Shortage;
 use crate::act::split::count;
 use crate::engine::splits::{SplitProcess, Survey};
-use hugepilot_policy::daemon::{Key, Reading, key_of};
 
 /// Splits since the last `freed` line.
 #[derive(Default)]

@@ -3,8 +3,8 @@
 use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::daemon::{Reading, Recollapses, by_start, key_of, next_after};
 use hugepilot_policy::{DebloatPolicy, Order};
-use hugepilot_record::daemon::{Event, ExclusionCause};
 use hugepilot_record::{Pid, ProcessId, RecollapseCause, SplitPlan, Stop};
+use hugepilot_reports::daemon::{Event, ExclusionCause};
 use hugepilot_units::{Bytes, Nanos, Share};
 
 use super::super::{ControlRequest, Daemon, System};

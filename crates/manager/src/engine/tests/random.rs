@@ -6,11 +6,12 @@ mod exchange;
 use hugepilot_policy::Ledger;
 use hugepilot_policy::tune::Phase;
 use hugepilot_record::schedule::ScheduleAction;
-use hugepilot_record::tune::RegionState;
 use hugepilot_record::{PolicyName, Pressure};
+use hugepilot_reports::tune::RegionState;
+
+use exchange::make_equal;
 
 use super::*;
-use exchange::make_equal;
 
 /// Rounds that the test runs at least, unless `HUGEPILOT_ROUNDS` has another number.
 const ROUNDS: u64 = 1500;

@@ -1,7 +1,7 @@
 use hugepilot_policy::tune::State;
 use hugepilot_policy::{Calibration, CalibrationPoint};
-use hugepilot_record::tune::{Certainty, FoundMetric, NoMetric, NoTrial};
 use hugepilot_record::{AccessError, Expected, Pid, ProcessSnapshot};
+use hugepilot_reports::tune::{Certainty, FoundMetric, NoMetric, NoTrial};
 use hugepilot_units::{Amount, Region, Share};
 
 use super::*;

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{Target, access_error};
 use hugepilot_profiler::ProgressReader;
-use hugepilot_record::tune::{FoundMetric, Metric, NoMetric, SamplerReport};
 use hugepilot_record::{Obstacle, Stop};
+use hugepilot_reports::tune::{FoundMetric, Metric, NoMetric, SamplerReport};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::target::SessionTarget;

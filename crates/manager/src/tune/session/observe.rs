@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_kernel::{Root, Unsupported};
 use hugepilot_profiler::{LoadReader, ProgressReader, WorkReader};
-use hugepilot_record::tune::Activity;
+use hugepilot_reports::tune::Activity;
 use hugepilot_units::Nanos;
 
 use super::target::{SessionTarget, count};

@@ -7,8 +7,8 @@ use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported, access_
 use hugepilot_policy::daemon::key_of;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
-use hugepilot_record::tune::{Activity, TargetInfo};
 use hugepilot_record::{AccessError, Pid};
+use hugepilot_reports::tune::{Activity, TargetInfo};
 
 use super::kernel_error;
 use crate::ManagerError;

@@ -1,7 +1,7 @@
 //! Journals of splits: each plan is reproduced from its line, and a damaged line is an error.
 
-use hugepilot_record::explain::{ExplainReport, ExplainedSplit};
 use hugepilot_record::{Errno, SplitAct, SplitOutcome, Stop};
+use hugepilot_reports::explain::{ExplainReport, ExplainedSplit};
 use hugepilot_units::Bytes;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hugepilot_record::explain::{ExplainedRegion, RegionChoice};
 use hugepilot_record::{ActOutcome, Mapping, SkipReason};
+use hugepilot_reports::explain::{ExplainedRegion, RegionChoice};
 use hugepilot_units::Region;
 
 use super::super::candidates::Judge;

@@ -1,6 +1,6 @@
 //! Whether a trial of a process is possible.
 
-use hugepilot_record::tune::NoTrial;
+use hugepilot_reports::tune::NoTrial;
 use hugepilot_units::{Bytes, Region};
 
 use super::ProcessRound;

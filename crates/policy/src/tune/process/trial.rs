@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{Next, Window};
+use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{MAX_IDLE, ProcessRound, Wish};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::schedule::{FoundBy, ScheduleAction};
-use hugepilot_record::tune::{PlannedEvent, ScheduleReport};
 use hugepilot_record::{ProcessSnapshot, SkipReason, Skips};
+use hugepilot_reports::tune::{PlannedEvent, ScheduleReport};
 use hugepilot_units::{Nanos, Region};
 use serde::{Deserialize, Serialize};
 

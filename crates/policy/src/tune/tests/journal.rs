@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::explain::{ExplainReport, PhaseName, RegionChoice};
 use hugepilot_record::{Pid, PolicyName, RegionHeat};
+use hugepilot_reports::explain::{ExplainReport, PhaseName, RegionChoice};
 use proptest::prelude::*;
 use serde::Serialize;
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{
     Act, ActOutcome, Headroom, Mapping, MappingKind, Next, Pid, Pressure, ProcessDecision,
     ProcessId, ProcessMemory, ProcessSnapshot, Promotion, RegionHeat, RegionPages,
     SkipReason as Skip, Snapshot, VmFlags, Window,
 };
+use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, Share, VirtAddr};
 use proptest::prelude::*;
 

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ScheduleAction::{Demote, Promote};
 use hugepilot_record::schedule::{
     FoundBy, Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime,
     ScheduledMapping,
 };
-use hugepilot_record::tune::ScheduleReport;
 use hugepilot_record::{Next, ProcessSnapshot, SkipReason, Snapshot, Window};
+use hugepilot_reports::tune::ScheduleReport;
 use hugepilot_testkit::Rng;
 use hugepilot_units::{Amount, Bytes, Nanos, Region, Share};
 use proptest::prelude::*;
@@ -17,8 +18,6 @@ use super::program::{FIRST, Program, SIZES};
 use crate::explain::{Explainer, Shown};
 use crate::journal::JournalRound;
 use crate::round::Goal;
-
-use ScheduleAction::{Demote, Promote};
 
 /// Schedule of events by second, for the only mapping of a program with `regions`.
 fn schedule(regions: u64, events: &[(f64, ScheduleAction, u64)]) -> Schedule {

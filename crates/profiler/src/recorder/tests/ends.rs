@@ -1,7 +1,7 @@
 //! End of a process whose last values come with its end.
 
 use hugepilot_kernel::{LastUse, ResourceUsage};
-use hugepilot_record::recording::{End, TreeUse};
+use hugepilot_recording::{End, TreeUse};
 use hugepilot_units::Bytes;
 
 use super::*;

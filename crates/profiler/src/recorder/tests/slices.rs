@@ -1,6 +1,6 @@
 //! Contents of the slices of a recording.
 
-use hugepilot_record::recording::CodeSlice;
+use hugepilot_recording::CodeSlice;
 use hugepilot_testkit::requires;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Slices of threads.
 
-use hugepilot_record::recording::GroupTime;
+use hugepilot_record::GroupTime;
 
 use super::super::metrics::place;
 use super::*;

@@ -1,0 +1,374 @@
+//! Text and JSON of `tune`.
+
+mod eligible;
+mod lost;
+mod metric;
+mod schedule;
+pub(crate) mod sentence;
+mod several;
+mod skipped;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tried;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use hugepilot_stats::Spread;
+use serde_json::Value;
+
+use eligible::eligible;
+use lost::exec;
+
+use crate::tune::{
+    NoMetric, NoVerdict, Performance, SelectedRegion, TuneActs, TuneReport, TuneVerdict,
+};
+pub(crate) use lost::verified;
+use metric::found_metric;
+use schedule::schedule;
+use sentence::{all_huge, confirm_help, gain_share, lacks_time, size, trial, unmeasured};
+pub use several::tune_texts;
+use skipped::skipped;
+use tried::tried;
+pub(crate) use verdict::verdict;
+
+use hugepilot_render::json::JsonReport;
+use hugepilot_render::sentence::{Sentence, explain, explain_all, lines};
+use hugepilot_render::table::{Width, counted, grouped, percent, table};
+
+use crate::obstacle::obstacles;
+
+/// Selected regions that the text shows.
+const SHOWN: usize = 8;
+
+/// The report as text: the verdict, the performance, selected and skipped regions, the method.
+/// `verbose` adds what is unavailable on this machine.
+pub fn tune_text(report: &TuneReport, width: Width, verbose: bool) -> String {
+    block(report, width, verbose, "warning")
+}
+
+/// The report as text, its warnings with this label.
+fn block(report: &TuneReport, width: Width, verbose: bool, label: &str) -> String {
+    let mut text =
+        format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
+    if let Some(no_verdict @ NoVerdict::Excluded(_)) = &report.no_verdict {
+        // Nothing else is known of it.
+        return text + &help_lines(no_verdict);
+    }
+    text.push_str(&performance(report, width));
+    text.push_str(&selected(report, width));
+    text.extend(report.schedule.as_ref().map(|one| schedule(one, report.dry_run, width)));
+    text.push_str(&not_promoted(report));
+    text.push_str(&method(report, verbose));
+    if verbose {
+        text.push_str(&unavailable(report));
+    }
+    text.push_str(&obstacles(&report.obstacles));
+    text.extend(report.warnings.iter().map(|warning| lines(label, warning)));
+    text
+}
+
+impl JsonReport for TuneReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        if let Some(no_verdict) = &self.no_verdict {
+            explain(json, "/no_verdict", no_verdict);
+        }
+        if let Some(no_trial) = &self.forecast.no_trial {
+            explain(json, "/no_trial", no_trial);
+        }
+        if let Some(no_metric) = &self.measured.no_metric {
+            explain(json, "/no_metric", no_metric);
+        }
+        explain_all(json, "/obstacles", &self.obstacles);
+        explain_all(json, "/warnings", &self.warnings);
+        let Ok(Value::Object(mut code)) = serde_json::to_value(self.verdict()) else { return };
+        code.insert("text".to_owned(), verdict(self).into());
+        if let Some(object) = json.as_object_mut() {
+            let answer = serde_json::to_value(self.answer()).unwrap_or_default();
+            object.insert("answer".to_owned(), answer);
+            object.insert("verdict".to_owned(), code.into());
+            let gain = serde_json::to_value(self.gain()).unwrap_or_default();
+            object.insert("gain".to_owned(), gain);
+        }
+    }
+}
+
+/// A share, or that it is unknown.
+fn share(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "unknown".to_owned(), percent)
+}
+
+fn performance(report: &TuneReport, width: Width) -> String {
+    let variants = [
+        ("baseline", report.measured.baseline, None),
+        ("tuned", report.measured.tuned, report.measured.speedup),
+        ("all huge", report.measured.all_huge, report.measured.all_huge_speedup),
+    ];
+    let measured: Vec<_> = variants.iter().filter_map(|&(_, performance, _)| performance).collect();
+    let Some(unit) = common_unit(&measured) else { return String::new() };
+    let header = ["", &format!("MEDIAN_{}", unit.0), "MIN", "MAX", "SPEEDUP"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for (name, performance, speedup) in variants {
+        let Some(spread) = performance.as_ref().and_then(unit.1) else { continue };
+        let speedup = speedup.or((name == "baseline").then_some(1.0));
+        rows.push(vec![
+            name.to_owned(),
+            number(spread.median),
+            number(spread.min),
+            number(spread.max),
+            speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{speedup:.2}x")),
+        ]);
+    }
+    let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
+    text.extend(all_huge(report));
+    text.extend(gain_share(report));
+    text.extend(report.measured.metric.and_then(found_metric));
+    text
+}
+
+/// Name of a unit, and the performance in it.
+pub(crate) type Unit = (&'static str, fn(&Performance) -> Option<Spread>);
+
+/// The first unit that most of these performances have.
+pub(crate) fn common_unit(performances: &[Performance]) -> Option<Unit> {
+    const UNITS: [Unit; 4] = [
+        ("METRIC", |one| one.progress),
+        ("OPS_PER_SECOND", |one| one.ops_per_second),
+        ("SECONDS", |one| one.seconds),
+        ("PER_CPU_SECOND", |one| one.work_per_cpu_second),
+    ];
+    let count = |unit: &Unit| performances.iter().filter(|one| unit.1(one).is_some()).count();
+    UNITS.into_iter().filter(|unit| count(unit) > 0).rev().max_by_key(count)
+}
+
+fn number(value: f64) -> String {
+    if value.abs() >= 1000.0 { grouped(value) } else { format!("{value:.4}") }
+}
+
+fn selected(report: &TuneReport, width: Width) -> String {
+    if report.plan.selected.is_empty() {
+        return String::new();
+    }
+    let header = ["REGION", "SAMPLES_%", "SAMPLED_PAGES", "VERIFIED", "MAPPING"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let has_samples = report.forecast.coverage_ratio.is_some();
+    rows.extend(report.plan.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
+    let count = counted(report.plan.selected.len() as u64, "selected region", "selected regions");
+    let table = table(rows, &[1, 2], width);
+    let mut text = format!("\n{count}{}:\n{table}", coverage(report));
+    if let Some(truth) = report.ground_truth {
+        let _ = writeln!(
+            text,
+            "ground truth: {} of {} hot regions selected, {} of selected regions are hot",
+            truth.selected_hot_regions,
+            truth.hot_regions,
+            percent(truth.precision_ratio)
+        );
+    }
+    text
+}
+
+/// The share of the samples on the selected regions, if none was returned: a returned one has no
+/// share.
+fn coverage(report: &TuneReport) -> String {
+    match report.forecast.coverage_ratio {
+        Some(ratio) if report.acts.demoted_regions + report.acts.lost_regions == 0 => {
+            format!(" with {} of the samples; the hottest", percent(ratio))
+        }
+        Some(_) => "; the hottest".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// Cells of a region; without samples, those about stalls are unknown.
+fn row(region: &SelectedRegion, has_samples: bool) -> Vec<String> {
+    let sampled = |text: String| if has_samples { text } else { "-".to_owned() };
+    vec![
+        region.start.to_string(),
+        sampled(format!("{:.2}", region.heat_ratio * 100.0)),
+        sampled(region.sampled_pages.to_string()),
+        verified(region, "-").to_owned(),
+        region.mapping.clone(),
+    ]
+}
+
+/// Skipped regions, failures, and the cause of an early end.
+fn not_promoted(report: &TuneReport) -> String {
+    let mut text = skipped(report) + &failures(report);
+    if let Some(no_verdict) = &report.no_verdict {
+        text.push_str(&help_lines(no_verdict));
+    }
+    if report.acts.untried_regions > 0 {
+        let cause = report
+            .stopped
+            .map_or("the time for promotions (--for) was over", |_| "the tune stopped early");
+        let regions = counted(report.acts.untried_regions, "selected region", "selected regions");
+        let _ = writeln!(text, "not tried: {regions}: {cause}");
+    }
+    if let Some(stop) = report.stopped {
+        // The first line has the cause if nothing was promoted.
+        text.push_str(&match report.verdict() {
+            TuneVerdict::Stopped => help_lines(&stop),
+            _ => lines("stopped early", &stop),
+        });
+    }
+    text
+}
+
+/// A line for each errno of failed promotions, with its cause.
+fn failures(report: &TuneReport) -> String {
+    let line = |(errno, &count): (&String, &u64)| {
+        let cause = cause_of(errno).map_or_else(String::new, |cause| format!(": {cause}"));
+        format!("failed: {errno} {count}{cause}\n")
+    };
+    report.acts.failed.iter().filter(|&(_, &count)| count > 0).map(line).collect()
+}
+
+/// Cause of a failed promotion, by the name of its errno.
+fn cause_of(errno: &str) -> Option<&'static str> {
+    Some(match errno {
+        "EAGAIN" => {
+            "the kernel could not take the pages out of use: they are pinned, under input or \
+             output, or changed just then"
+        }
+        "EBUSY" => "the memory cgroup has no room for a huge page",
+        "EINVAL" => {
+            "the kernel makes no huge page of this memory: it has guard pages, its mapping \
+             changed, or huge pages are disabled"
+        }
+        "ENOMEM" => {
+            "no free block is large enough, compaction made none, or the memory was unmapped"
+        }
+        "EPERM" | "EACCES" => "a permission is missing; hugepilot doctor names it",
+        "not_verified" => "the call succeeded without a huge page",
+        _ => return None,
+    })
+}
+
+/// `label: NAME COUNT, …` without zeros; empty if all are zero.
+fn counts(label: &str, counts: impl Iterator<Item = (impl ToString, u64)>) -> String {
+    let named: Vec<_> = counts
+        .filter(|&(_, count)| count > 0)
+        .map(|(name, count)| format!("{} {count}", name.to_string()))
+        .collect();
+    if named.is_empty() { String::new() } else { format!("{label}: {}\n", named.join(", ")) }
+}
+
+fn help_lines(sentence: &impl Sentence) -> String {
+    sentence.help().iter().map(|help| format!("help: {help}\n")).collect()
+}
+
+/// Memory that the huge pages added, and the command that returns it; empty without any.
+fn added(report: &TuneReport) -> String {
+    let TuneActs { added_bytes: added, lazily_freed_bytes: freed, .. } = report.acts;
+    if added.is_zero() {
+        return String::new();
+    }
+    let mut text = format!("memory that huge pages added: {added}");
+    if !freed.is_zero() {
+        let _ = write!(
+            text,
+            ", {freed} of it lazily freed before (MADV_FREE), which no command frees again"
+        );
+    }
+    text.push('\n');
+    if added > freed && report.tried.is_none() {
+        let pid = report.target.pid;
+        let _ = writeln!(text, "help: free the unused part: sudo hugepilot debloat -p {pid}");
+    }
+    text
+}
+
+/// Promotions and demotions, of which a region may have several; empty without one.
+fn acts(report: &TuneReport) -> String {
+    if report.acts.promotions + report.acts.demotions == 0 {
+        return String::new();
+    }
+    let promotions = counted(report.acts.promotions, "promotion", "promotions");
+    let demotions = counted(report.acts.demotions, "demotion", "demotions");
+    format!("policy {}: {promotions}, {demotions}\n", report.policy)
+}
+
+fn method(report: &TuneReport, verbose: bool) -> String {
+    let mut text = format!(
+        "\nmemory: {} resident, {} huge before, {} after{}\n",
+        size(report.plan.footprint_bytes),
+        size(report.acts.huge_bytes_before),
+        size(report.acts.huge_bytes_after),
+        report.plan.budget_bytes.map_or_else(String::new, |budget| format!(", budget {budget}"))
+    );
+    text.push_str(&added(report));
+    text.push_str(&tried(report));
+    text.push_str(&acts(report));
+    let before = report.forecast.before.stall_ratio.map_or_else(
+        || "unknown".to_owned(),
+        |ratio| format!("{} of samples before", percent(ratio)),
+    );
+    let after = report
+        .measured
+        .after
+        .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
+    let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
+    if let Some(trial) = trial(report.forecast.no_trial, report.forecast.trial) {
+        let _ = writeln!(text, "{trial}");
+        text.extend(confirm_help(report));
+    }
+    text.extend(exec(report).map(|line| line + "\n"));
+    text.push_str(&eligible(report));
+    if let Some(cause) = unmeasured(report) {
+        let _ = writeln!(text, "gain: not measured: {cause}");
+        // The line before names an interruption, from which few windows follow, and a program.
+        let is_named = |cause: &&NoMetric| matches!(cause, NoMetric::OfProgram { .. });
+        let cause =
+            report.measured.no_metric.as_ref().filter(|one| !is_named(one) && !lacks_time(report));
+        text.extend(cause.map(|cause| lines("no metric found", cause)));
+    }
+    text.push_str(&samples(report, verbose));
+    text
+}
+
+/// Samplers and counters that are unavailable, by cause.
+fn unavailable(report: &TuneReport) -> String {
+    let mut text = String::new();
+    let mut by_cause: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (source, cause) in &report.sampler.unavailable {
+        by_cause.entry(cause).or_default().push(source);
+    }
+    for (cause, sources) in by_cause {
+        let _ = writeln!(text, "not available: {}: {cause}", sources.join(", "));
+    }
+    text
+}
+
+/// The sampler, its samples, the provenance of their addresses, and what sampling cost.
+fn samples(report: &TuneReport, verbose: bool) -> String {
+    let sampler = &report.sampler;
+    let mut text = format!("samples: {} by {}", sampler.samples, sampler.source);
+    let provenance: Vec<_> = [
+        ("exact", sampler.exact_ratio),
+        ("recomputed", sampler.recomputed_ratio),
+        ("next", sampler.next_ratio),
+        ("fetch", sampler.fetch_ratio),
+        ("none", sampler.none_ratio),
+    ]
+    .into_iter()
+    .filter_map(|(name, ratio)| {
+        Some(format!("{name} {}", percent(ratio.filter(|&r| r >= 0.0005)?)))
+    })
+    .collect();
+    if !provenance.is_empty() {
+        let _ = write!(text, "; address {}", provenance.join(", "));
+    }
+    if sampler.lost > 0 {
+        let _ = write!(text, "; lost {}", sampler.lost);
+    }
+    let overhead = sampler.overhead_ratio.map(percent);
+    if let Some(overhead) = overhead.or_else(|| verbose.then(|| "not measured".to_owned())) {
+        let _ = write!(text, "; overhead {overhead}");
+    }
+    text.push('\n');
+    text
+}
