@@ -8,14 +8,14 @@ use hugepilot_kernel::{Root, descriptors, drop_own_code, file, proc};
 use hugepilot_launch::record::MetricsOptions;
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::daemon::{
-    Config, Control, ControlRequest, FactsSource, Log, Machine, MachineFacts, daemon,
+    Config, Control, ControlRequest, FactsSource, LiveSystem, Log, MachineFacts, daemon,
 };
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
 use hugepilot_record::ProcessId;
-use hugepilot_reports::daemon::{Line, ReloadError};
+use hugepilot_reports::daemon::{DaemonLine, ReloadError};
 use hugepilot_reports::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
 
@@ -239,7 +239,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let background = Background::new(args.calibration, Keep::unless(config.dry_run));
     let stored = facts_of(calibration::Machine::stored());
-    let machine = Machine::new(&config, stored, &background, control);
+    let machine = LiveSystem::new(&config, stored, &background, control);
     let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
     files.set_limit(MAX_FILE);
@@ -288,7 +288,7 @@ struct Output {
 
 impl Log for Output {
     /// Writes one line. A failure is reported once, and the daemon continues.
-    fn line(&mut self, line: &Line) {
+    fn line(&mut self, line: &DaemonLine) {
         let json = daemon_line(line);
         self.files.add_json(&json);
         self.close_over();

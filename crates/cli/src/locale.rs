@@ -89,7 +89,8 @@ mod tests {
     fn each_character_of_the_reports_has_its_ascii() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut unknown = BTreeSet::new();
-        for name in ["cli", "report", "stats", "units"] {
+        for name in ["cli", "render", "reports", "recording", "events", "record", "stats", "units"]
+        {
             for source in sources(&crates.join(name).join("src")) {
                 let text = fs::read_to_string(&source).unwrap();
                 let code = text.split("#[cfg(test)]").next().unwrap().lines();

@@ -62,7 +62,7 @@ const OUTPUTS: &[Output] = &[
         name: "daemon",
         id: daemon::SCHEMA,
         command: "hugepilot daemon, each line",
-        shapes: &[Shape::of::<daemon::Line>()],
+        shapes: &[Shape::of::<daemon::DaemonLine>()],
     },
     Output {
         name: "debloat",

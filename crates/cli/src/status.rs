@@ -67,10 +67,12 @@ TUNE_SKIPS:
   userfaultfd        watched by userfaultfd
   mostly_swapped     more than an eighth is in swap
   too_few_resident   less than half is resident
+  lazily_freed       the program freed it lazily (MADV_FREE)
   unaligned          no whole, aligned huge page fits there, as at the edges of a mapping
   special            device or kernel memory, hugetlb, or pages that could not be read
   cgroup_headroom    the cgroup of the process has too little headroom
   system_headroom    the system has too little headroom
+  already_huge       it became huge while it was read
 
 Examples:
   hugepilot status                                   all processes, a line for each
@@ -189,6 +191,32 @@ mod tests {
             let may_still = matches!(code, "khugepaged_pending" | "no_free_block");
             let part = if may_still { may } else { will_not };
             assert!(part.contains(&format!("\n  {code} ")), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_legend_has_every_reason_for_which_memory_is_not_eligible() {
+        /// Reasons of a plan, which `status` does not make.
+        const OF_PLANS: [&str; 12] = [
+            "already_split",
+            "changed",
+            "cooling_down",
+            "little_bloat",
+            "lost_huge_page",
+            "memory_pressure",
+            "over_budget",
+            "protected",
+            "recollapses_repeatedly",
+            "streamed",
+            "tlb_friendly",
+            "too_cold",
+        ];
+        let schema: serde_json::Value = crate::schema::schema("status").unwrap();
+        let reasons = schema["$defs"]["SkipReason"]["oneOf"].as_array().unwrap();
+        let (_, legend) = LEGEND.split_once("\nTUNE_SKIPS:").unwrap();
+        for reason in reasons.iter().map(|reason| reason["const"].as_str().unwrap()) {
+            let is_there = legend.contains(&format!("\n  {reason} "));
+            assert_ne!(is_there, OF_PLANS.contains(&reason), "{reason}");
         }
     }
 }

@@ -16,7 +16,7 @@ use hugepilot_reports::top::TopReport;
 use hugepilot_reports::{TopColumn, sort_top, top_text};
 use hugepilot_top::Top;
 use hugepilot_top::bloat::BloatCount;
-use hugepilot_top::machine::Machine;
+use hugepilot_top::machine::RunningSystem;
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::calibration;
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
         open(pid)?;
     }
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let machine = Machine::new(cpus, Box::new(|| args.pids()))?;
+    let machine = RunningSystem::new(cpus, Box::new(|| args.pids()))?;
     let mut top = Top::new(machine, args.interval, calibration::Machine::stored().calibration);
     if args.once || args.json || !stdin().is_terminal() || !stdout().is_terminal() {
         print(&args.text(&look_once(&mut top, args)?))?;
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
 }
 
 /// Looks until there are samples of one interval.
-fn look_once(top: &mut Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<TopReport> {
+fn look_once(top: &mut Top<RunningSystem<'_>>, args: &TopArgs) -> anyhow::Result<TopReport> {
     let (report, _) = top.look()?;
     if args.bloat {
         for process in &report.processes {
@@ -173,7 +173,7 @@ fn look_once(top: &mut Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<TopRe
 }
 
 /// Sleeps for `time`, and empties the ring buffers meanwhile.
-fn wait(top: &mut Top<Machine<'_>>, time: Nanos) {
+fn wait(top: &mut Top<RunningSystem<'_>>, time: Nanos) {
     let mut left = time;
     while left > Nanos::ZERO {
         let step = left.min(DRAIN_EVERY);

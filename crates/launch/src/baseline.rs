@@ -151,8 +151,8 @@ impl Run {
         Ok(Self { launched, reader, started })
     }
 
-    /// Waits for its end, promoting all memory at intervals if `promote` has the guard of that.
-    /// Returns its time.
+    /// Waits for its end, and returns its time. With a guard in `promote`, promotes all memory at
+    /// intervals.
     fn wait(
         &mut self,
         promote: Option<&Guard>,

@@ -122,7 +122,7 @@ fn tune(
 ) -> Result<TuneReport, LaunchError> {
     let reports = copy
         .running(|copy| Ok(tune_all(vec![open(copy.pid())?], options, None, interrupted, say)?))?;
-    let report = reports.into_iter().next().unwrap_or_default();
+    let report = reports.into_iter().next().ok_or(LaunchError::Interrupted)?;
     Ok(TuneReport { ground_truth: copy.ground_truth(&report), ..report })
 }
 

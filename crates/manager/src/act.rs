@@ -10,7 +10,7 @@ pub(crate) mod split;
 
 use hugepilot_kernel::{Claim, KernelError, Target};
 use hugepilot_policy::{Guard, region_skip};
-use hugepilot_record::{Act, ActOutcome, Errno, Journal, Promotion, SkipReason, Stop};
+use hugepilot_record::{Act, ActOutcome, Attempts, Errno, Promotion, SkipReason, Stop};
 
 use round::{Changes, DoneAct, PlannedAct, While, carry_out};
 
@@ -22,7 +22,7 @@ pub fn promote(
     guard: &Guard,
     interrupted: &dyn Fn() -> bool,
     each: &mut dyn FnMut(&Act),
-) -> Journal {
+) -> Attempts {
     let mut changes = Changes::new(*guard, Some(Claim::uncontested()));
     let plan = promotions.iter().map(|one| (0, PlannedAct::Promote(one)));
     let mut each = |done: &DoneAct<'_>| {
@@ -32,11 +32,11 @@ pub fn promote(
     };
     let mut rule = While { goes_on: &|| !interrupted(), each: &mut each };
     let Ok(is_done) = carry_out(plan, &mut [(target, &mut changes)], &mut rule);
-    let mut journal = changes.outcome.journal;
+    let mut attempts = changes.outcome.attempts;
     if !is_done {
-        journal.stopped = Some(Stop::Interrupted);
+        attempts.stopped = Some(Stop::Interrupted);
     }
-    journal
+    attempts
 }
 
 /// # Errors

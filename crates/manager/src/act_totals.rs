@@ -30,7 +30,7 @@ pub(crate) struct ActTotals {
 impl ActTotals {
     /// Adds a round.
     pub(crate) fn add(&mut self, outcome: &ProcessOutcome) {
-        let journal = &outcome.journal;
+        let journal = &outcome.attempts;
         let has_promoted = !journal.acts.is_empty();
         if has_promoted || !outcome.demotions.is_empty() {
             self.has_acted = true;

@@ -31,7 +31,7 @@ use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
 use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_reports::daemon::{
-    Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
+    DaemonLine, Event, ExclusionCause, ExhaustedCause, MemoryUse, ReloadError, SCHEMA, Totals,
 };
 use hugepilot_units::{Bytes, Nanos};
 
@@ -44,7 +44,7 @@ use crate::{ManagerError, engine};
 pub use config::Config;
 pub use facts::{FactsSource, MachineFacts};
 pub use keys::ConfigError;
-pub use machine::{Control, Machine};
+pub use machine::{Control, LiveSystem};
 
 /// Request of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum ControlRequest {
     Stop,
 }
 
-/// Access of the daemon to the machine. [`Machine`] is the real one; tests simulate one.
+/// Access of the daemon to the machine. [`LiveSystem`] is the real one; tests simulate one.
 pub trait System {
     /// Some processes, sampled for the rounds of a tune.
     type Watched<'w>: engine::TuneWorld
@@ -168,15 +168,15 @@ pub struct ProcessList {
 /// Receives what the daemon does.
 pub trait Log {
     /// Receives an event.
-    fn line(&mut self, line: &Line);
+    fn line(&mut self, line: &DaemonLine);
     /// Receives processes before they are sampled, or their huge pages are read.
     fn sampled(&mut self, _processes: &[ProcessId]) {}
     /// Receives a round that is over, and its goal.
     fn round(&mut self, _goal: &Goal, _round: &JournalRound) {}
 }
 
-impl<F: FnMut(&Line)> Log for F {
-    fn line(&mut self, line: &Line) {
+impl<F: FnMut(&DaemonLine)> Log for F {
+    fn line(&mut self, line: &DaemonLine) {
         self(line);
     }
 }
@@ -401,6 +401,12 @@ impl<'a, S: System> Daemon<'a, S> {
         };
         let unix_seconds = self.system.unix_seconds();
         let cgroup = self.cgroup.as_ref().map(|name| printable(name.as_bytes()));
-        self.log.line(&Line { schema: SCHEMA.to_owned(), unix_seconds, cgroup, event, memory });
+        self.log.line(&DaemonLine {
+            schema: SCHEMA.to_owned(),
+            unix_seconds,
+            cgroup,
+            event,
+            memory,
+        });
     }
 }

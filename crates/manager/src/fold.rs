@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::round::{Round, Row};
-use hugepilot_policy::tune::{AddedMemory, Phase, ProcessState, State, prediction_input};
+use hugepilot_policy::tune::{AddedMemory, ProcessState, State, TunePhase, prediction_input};
 use hugepilot_policy::{Calibration, Ledger, LedgerCounts, PredictionInput, contradicts, predict};
 use hugepilot_record::{
-    Expected, Journal, Pid, Prediction, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
+    Attempts, Expected, Pid, Prediction, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
     Skips, Stop, Window,
 };
 use hugepilot_reports::tune::{ExecReport, FreedBy, SelectedRegion};
@@ -75,7 +75,7 @@ impl Fold {
             if only.is_some_and(|only| only != pid) {
                 continue;
             }
-            let (window, journal) = (judged(round, seen), &outcome.journal);
+            let (window, journal) = (judged(round, seen), &outcome.attempts);
             let is_first = !self.has_acted();
             let process = self.process(round, seen);
             process.ledger.note_memory(&seen.memory);
@@ -187,7 +187,7 @@ impl Fold {
 /// verdict.
 fn judged<'a>(round: &'a Round, seen: &'a ProcessSnapshot) -> &'a Window {
     match round.state.of(&seen.id).map(|past| &past.phase) {
-        Some(Phase::Spread { window, .. }) => window,
+        Some(TunePhase::Spread { window, .. }) => window,
         _ => &seen.window,
     }
 }
@@ -209,7 +209,7 @@ impl ProcessFold {
         let Row { seen, decision, outcome, .. } = row;
         self.id = seen.id.clone();
         self.resident = seen.memory.resident();
-        let (window, journal) = (&seen.window, &outcome.journal);
+        let (window, journal) = (&seen.window, &outcome.attempts);
         #[allow(clippy::cast_precision_loss)]
         let share = |part: u64| part as f64 / window.samples.max(1) as f64;
         if !self.acts.has_acted && window.samples > 0 {
@@ -232,7 +232,7 @@ impl ProcessFold {
     fn note_state(&mut self, row: &Row, state: &State) {
         // The engine forgot a process that ended, or started another program.
         let decided = || row.after.as_ref();
-        let stopped = row.outcome.journal.stopped;
+        let stopped = row.outcome.attempts.stopped;
         let is_cut = stopped == Some(Stop::TargetExeced) && self.state.is_in_trial();
         if let Some(state) = state.of(&self.id).or_else(decided).filter(|_| !is_cut) {
             self.state = state.clone();
@@ -241,7 +241,7 @@ impl ProcessFold {
 
     /// A round that judged no region leaves the counts of the last one that did. `window` has the
     /// samples by which it judged.
-    fn note_skips(&mut self, window: &Window, decision: &ProcessDecision, journal: &Journal) {
+    fn note_skips(&mut self, window: &Window, decision: &ProcessDecision, journal: &Attempts) {
         if decision.eligible > 0 || !decision.skipped.is_empty() {
             self.skipped = decision.skipped.clone();
             let mut stalls = decision.skipped_stalls.clone();

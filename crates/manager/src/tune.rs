@@ -15,8 +15,8 @@ use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_policy::{Guard, Limits};
 use hugepilot_profiler::{ProgressReader, check_sampling, read_memory};
 use hugepilot_record::{
-    Headroom, Journal, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion, Snapshot,
-    Window,
+    Attempts, Headroom, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion,
+    Snapshot, Window,
 };
 use hugepilot_reports::tune::TuneReport;
 use hugepilot_units::{Bytes, Nanos, Region, Share};
@@ -61,7 +61,7 @@ pub fn promote_where(
     wanted: &dyn Fn(Region) -> bool,
     guard: &Guard,
     interrupted: &dyn Fn() -> bool,
-) -> Result<Journal, ManagerError> {
+) -> Result<Attempts, ManagerError> {
     let memory = read_memory(process, None, 0, usize::MAX)?;
     // The guard reads both again: headroom before each region.
     let (headroom, pressure) = (Headroom::UNLIMITED, Pressure::default());

@@ -210,7 +210,7 @@ fn undo(
     let plan = process.regions.iter().map(|&region| (0, PlannedAct::Demote(region)));
     let mut rule = While { goes_on: &goes_on, each: &mut each };
     let Ok(_) = carry_out(plan, &mut [(target, &mut changes)], &mut rule);
-    stopped.set(stopped.get().or(changes.outcome.journal.stopped));
+    stopped.set(stopped.get().or(changes.outcome.attempts.stopped));
     // If it ended meanwhile, its end returned the rest.
     check_state(target)?;
     stopped.get().map_or(Ok(()), |cause| Err(UndoState::Stopped { cause }))

@@ -130,13 +130,13 @@ impl Ledger {
                 _ => {}
             }
         }
-        if outcome.journal.stopped == Some(Stop::TargetGone) {
+        if outcome.attempts.stopped == Some(Stop::TargetGone) {
             // Its end freed what should have returned.
             let freed: BTreeSet<Region> = decision.demote.iter().copied().collect();
             self.note_huge(|region| freed.contains(&region).then_some(false));
             self.freed_by = Some(FreedBy::End).filter(|_| !freed.is_empty());
         }
-        let verified = outcome.journal.verified_by_region();
+        let verified = outcome.attempts.verified_by_region();
         for promotion in &decision.promote {
             let answer = verified.get(&promotion.region).copied();
             if answer.is_some() || dry_run {

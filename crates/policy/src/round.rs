@@ -2,7 +2,7 @@
 //! [`crate::debloat::round`].
 
 use hugepilot_record::{
-    Journal, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, SplitAct, SplitOutcome,
+    Attempts, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, SplitAct, SplitOutcome,
 };
 use hugepilot_units::{Nanos, Region};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ impl Row {
             took: act.took,
             is_verified: is_split(act),
         });
-        let promoted = self.outcome.journal.acts.iter().map(|act| Change {
+        let promoted = self.outcome.attempts.acts.iter().map(|act| Change {
             region: act.region,
             is_promotion: true,
             took: act.took,
@@ -80,8 +80,7 @@ impl Round {
         Snapshot { time: self.time, processes, interrupted: self.interrupted }
     }
 
-    /// Decides again, from the state and the snapshot that it has. Returns the round without
-    /// outcomes.
+    /// Decides the round again from its state and snapshot. Returns the round without outcomes.
     #[must_use]
     pub fn again(&self, goal: &TuneGoal) -> Self {
         let snapshot = self.snapshot();
@@ -149,7 +148,8 @@ pub struct ProcessOutcome {
     /// End of the acts.
     pub ended: Option<Nanos>,
     /// Promotions.
-    pub journal: Journal,
+    #[serde(rename = "journal")]
+    pub attempts: Attempts,
     /// Demotions.
     pub demotions: Vec<SplitAct>,
 }

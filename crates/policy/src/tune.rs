@@ -54,7 +54,7 @@ pub use schedule::{
     FoundMapping, JournalSchedule, NoSchedule, NoTime, ScheduleProgress, ScheduleRules,
     find_mappings, index_of, region_at,
 };
-pub use state::{Cursor, Phase, Place, ProcessState, State, TrialResult, TriedRegion};
+pub use state::{Cursor, Place, ProcessState, State, TrialResult, TriedRegion, TunePhase};
 
 use crate::trial::TrialRules;
 use crate::{Calibration, Limits};

@@ -171,7 +171,7 @@ impl fmt::Display for Stop {
 
 /// All attempted promotions, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Journal {
+pub struct Attempts {
     /// The promotions.
     pub acts: Vec<Act>,
     /// Regions skipped because they changed after the plan.
@@ -180,7 +180,7 @@ pub struct Journal {
     pub stopped: Option<Stop>,
 }
 
-impl Journal {
+impl Attempts {
     /// Returns the number of attempted regions.
     pub fn attempted(&self) -> u64 {
         self.acts.len() as u64

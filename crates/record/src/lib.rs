@@ -1,7 +1,8 @@
-//! Records of measurements: samples, heat, mappings, pages, plans, journals, reports of commands.
+//! The vocabulary that crates exchange: samples, heat, mappings, pages, decisions, acts, and the
+//! causes with their sentences; the formats of traces and schedules.
 //!
-//! The crates above exchange these records and store them in files. They are plain data with its
-//! arithmetic: no path, clock or output. So a recording of one machine can be studied on another.
+//! The crates above store these records in files. They are plain data with its arithmetic: no path,
+//! clock or output. So a recording of one machine can be studied on another.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +43,7 @@ pub use decision::{Expected, Next, ProcessDecision, Promotion};
 pub use ending::Ending;
 pub use exclusion::{AccessError, ExcludedCount, processes_were};
 pub use heat::{Heat, HeatConfig, RegionHeat};
-pub use journal::{Act, ActOutcome, Errno, Journal, Stop};
+pub use journal::{Act, ActOutcome, Attempts, Errno, Stop};
 pub use kernel_reason::{COMPACT, KernelCode, KernelReason, Outlook, THP};
 pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};

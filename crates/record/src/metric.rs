@@ -69,7 +69,7 @@ pub struct Metric {
     pub source: String,
     /// Explanation, in a sentence.
     pub description: String,
-    /// Group of events that the kernel counts together, an index into [`super::Slice::groups`];
+    /// Group of events that the kernel counts together, an index into the groups of a slice;
     /// `None` if always counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,

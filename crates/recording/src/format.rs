@@ -25,8 +25,8 @@ mod writer;
 pub use join::{ALIKE, JoinError, join};
 pub use journal::RecordedJournal;
 pub use line::{
-    CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
-    NamedMapping, PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo,
+    CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, MappingPages, NamedMapping,
+    PageSlice, Phase, RecordedMachine, RecordedProcess, RecordedTrial, Slice, ThreadInfo,
     ThreadStalls, TlbSize,
 };
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};

@@ -6,7 +6,7 @@ use hugepilot_units::PageSizes;
 use serde_json::Value;
 
 use super::timeline::{Timeline, Window};
-use crate::{Head, Line, Machine, SCHEMA};
+use crate::{Head, Line, RecordedMachine, SCHEMA};
 
 /// Start of a journal.
 const START: &str = "{\"schema\":\"hugepilot.journal/";
@@ -43,10 +43,10 @@ impl Timeline {
             }
             lines.push(Line::Journal(value));
         }
-        let machine = Machine {
+        let machine = RecordedMachine {
             base_page_bytes: sizes.map_or(0, |sizes: PageSizes| sizes.base.get()),
             huge_page_bytes: sizes.map_or(0, |sizes| sizes.huge.get()),
-            ..Machine::default()
+            ..RecordedMachine::default()
         };
         let (schema, started) = (SCHEMA.to_owned(), started.unwrap_or_default());
         let mut timeline = Self::new(Head { schema, started, machine, ..Head::default() }, window);

@@ -102,11 +102,11 @@ impl Rounds {
                 id: process.id.clone(),
                 samples: Some(process.window.samples),
                 selected: row.decision.promote.len() as u64,
-                promoted: outcome.journal.verified(),
+                promoted: outcome.attempts.verified(),
                 demoted: outcome.demoted(),
                 split: 0,
                 freed: Bytes::ZERO,
-                stopped: outcome.journal.stopped.map(|stop| stop.to_string()),
+                stopped: outcome.attempts.stopped.map(|stop| stop.to_string()),
             });
         }
         lines

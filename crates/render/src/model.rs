@@ -325,10 +325,16 @@ impl Cell {
         }
     }
 
-    /// Text beside other cells: times in the unit of the longest, which has `longest` seconds, and
-    /// numbers with two decimals.
+    /// Text beside other cells: times in the unit of the longest, which has `longest` seconds,
+    /// whole counts, and numbers with two decimals.
     pub fn beside(&self, longest: f64) -> String {
         match self {
+            // As precise as the comparison that the table is for.
+            Self::Quantity(Quantity { value, unit: Unit::Seconds })
+                if longest >= 1.0 && value * 1e3 > longest =>
+            {
+                format!("{value:.3}s")
+            }
             Self::Quantity(Quantity { value, unit: Unit::Seconds }) if *value >= 0.0 => {
                 seconds_beside(*value, longest)
             }
@@ -337,6 +343,7 @@ impl Cell {
             {
                 format!("{value:.2}")
             }
+            Self::Quantity(Quantity { value, unit: Unit::Count }) => grouped(*value),
             _ => self.text(),
         }
     }

@@ -19,7 +19,7 @@ pub const SCHEMA: &str = "hugepilot.daemon/4";
 
 /// Line of the log: an event and the memory use at its decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Line {
+pub struct DaemonLine {
     /// [`SCHEMA`].
     pub schema: String,
     /// Time in seconds since 1970.
@@ -421,7 +421,7 @@ pub struct Totals {
 mod tests {
     use super::*;
 
-    fn line(event: Event) -> Line {
+    fn line(event: Event) -> DaemonLine {
         let memory = MemoryUse {
             use_ratio: 0.81,
             used_bytes: Bytes::mib(810),
@@ -434,7 +434,7 @@ mod tests {
             psi_start_ratio: Share::percent(20.0),
             dry_run: false,
         };
-        Line { schema: SCHEMA.to_owned(), unix_seconds: 1.5, cgroup: None, event, memory }
+        DaemonLine { schema: SCHEMA.to_owned(), unix_seconds: 1.5, cgroup: None, event, memory }
     }
 
     #[test]
@@ -461,7 +461,7 @@ mod tests {
             let line = line(event);
             let text = serde_json::to_string(&line).unwrap();
             assert!(!text.contains('\n'));
-            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+            assert_eq!(serde_json::from_str::<DaemonLine>(&text).unwrap(), line);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Simulators of what huge pages change: TLBs, the promotion candidate cache, page reuse.
 //!
-//! Accesses become [`Run`]s, consecutive accesses of a thread to one base page, in batches. A
+//! Accesses become [`AccessRun`]s, consecutive accesses of a thread to one base page, in batches. A
 //! [`Batch`] feeds any number of simulators: a [`Machine`] has TLBs and candidate caches ([`Pcc`])
 //! per thread, [`Reuse`] has stack and time distances. There is no clock, no I/O and no hidden
 //! randomness: the same accesses give the same results.
@@ -56,7 +56,8 @@ pub use reuse::{
     ReuseOfRegions,
 };
 pub use runs::{
-    Batch, Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionId, RegionPages, Run, Turn, count,
+    AccessRun, Batch, Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionId, RegionPages, Turn,
+    count,
 };
 pub use set::Replacement;
 pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine, View};

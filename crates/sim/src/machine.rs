@@ -8,7 +8,7 @@ use crate::memory::MemoryUse;
 use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
-use crate::runs::{Batch, RegionId, Run, Turn};
+use crate::runs::{AccessRun, Batch, RegionId, Turn};
 
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
@@ -251,7 +251,7 @@ impl Machine {
 
     /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
     /// level, so that the CPU can look up several at once.
-    fn run_on(&mut self, thread: u16, runs: &[Run]) {
+    fn run_on(&mut self, thread: u16, runs: &[AccessRun]) {
         let Self { cores, regions, l1_misses, giants, cold, reached, config, .. } = self;
         let core = &mut cores[usize::from(thread)];
         let Reached { part, l2, walks, references } = reached;

@@ -19,7 +19,7 @@ use self::stack::{NEVER, PART, Page, Stack};
 use self::uses::{Intervals, Span};
 use crate::memory::MemoryUse;
 use crate::pages::{BASE_PER_REGION, PageClass, mix};
-use crate::runs::{Batch, Footprint, RegionId, RegionPages, Run};
+use crate::runs::{AccessRun, Batch, Footprint, RegionId, RegionPages};
 
 /// Time distance below which a TLB of the paper's size holds a page: its 1,024 entries.
 pub const NEAR: f64 = 1024.0;
@@ -103,8 +103,8 @@ impl Level {
         &mut self,
         known: &[RegionId],
         pages: &mut [P],
-        runs: &[Run],
-        number: impl Fn(&Run) -> u32,
+        runs: &[AccessRun],
+        number: impl Fn(&AccessRun) -> u32,
     ) {
         let Self { stack, histogram, .. } = self;
         if self.rate < 1.0 {
@@ -121,12 +121,12 @@ impl Level {
         &mut self,
         known: &[RegionId],
         pages: &mut [P],
-        runs: &[Run],
-        number: impl Fn(&Run) -> u32,
+        runs: &[AccessRun],
+        number: impl Fn(&AccessRun) -> u32,
     ) {
         let Self { class, stack, histogram, rate, threshold } = self;
-        let page = |run: &Run| run.base_page(known[run.region() as usize].number);
-        let is_sampled = |run: &&Run| mix(page(run) >> class.shift()) <= *threshold;
+        let page = |run: &AccessRun| run.base_page(known[run.region() as usize].number);
+        let is_sampled = |run: &&AccessRun| mix(page(run) >> class.shift()) <= *threshold;
         let sampled = || runs.iter().filter(is_sampled);
         // A sampled page stands for 1 / rate pages, in number and in between.
         let scaled = |distance: u32| (f64::from(distance) / *rate) as u64;
@@ -137,7 +137,7 @@ impl Level {
 }
 
 /// Returns the accesses of a run after the first.
-fn again(run: &Run) -> u64 {
+fn again(run: &AccessRun) -> u64 {
     u64::from(run.accesses - 1)
 }
 
@@ -212,7 +212,7 @@ impl ReuseOfRegions {
         giants.resize(giants.len().max(last.unwrap_or(0)), NEVER);
         for part in batch.runs().chunks(PART) {
             *accesses = regions.touch_all(*accesses, part, |run| run.region() as usize);
-            huge.touch_all(known, regions.pages(), part, Run::region);
+            huge.touch_all(known, regions.pages(), part, AccessRun::region);
             giant.touch_all(known, giants, part, |run| known[run.region() as usize].giant);
         }
     }

@@ -11,14 +11,14 @@ use crate::pages::{BASE_PER_REGION, PageClass, PageMap, base_page};
 
 /// Run of accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Run {
+pub struct AccessRun {
     /// Number of the base page among those of all regions in use: 512 for each region.
     pub page: u32,
     /// Accesses, at least 1.
     pub accesses: u32,
 }
 
-impl Run {
+impl AccessRun {
     /// Returns the number of its region: 0, 1, 2 … in the order of first use.
     #[inline]
     pub const fn region(&self) -> u32 {
@@ -45,7 +45,7 @@ pub struct RegionId {
 /// batches of a footprint.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    runs: Vec<Run>,
+    runs: Vec<AccessRun>,
     turns: Vec<End>,
     regions: Vec<RegionId>,
 }
@@ -67,12 +67,12 @@ pub struct Turn<'a> {
     /// Whether a new thread has the core of one that has ended.
     pub is_new: bool,
     /// Runs.
-    pub runs: &'a [Run],
+    pub runs: &'a [AccessRun],
 }
 
 impl Batch {
     /// Returns the runs of all threads.
-    pub fn runs(&self) -> &[Run] {
+    pub fn runs(&self) -> &[AccessRun] {
         &self.runs
     }
     /// Returns threads in turn, each with its runs.
@@ -115,7 +115,7 @@ impl Batch {
     }
 
     /// Removes the last run if it is of this turn of `thread`.
-    fn pop(&mut self, thread: u16) -> Option<Run> {
+    fn pop(&mut self, thread: u16) -> Option<AccessRun> {
         let begin = self.turns.len().checked_sub(2).map_or(0, |before| self.turns[before].runs);
         let last = self.turns.last().filter(|last| last.thread == thread && last.runs > begin);
         last.and_then(|_| self.runs.pop())
@@ -258,7 +258,7 @@ impl Footprint {
         batch: &mut Batch,
     ) {
         let known = self.regions.len();
-        let (mut page, mut run) = (u64::MAX, Run::default());
+        let (mut page, mut run) = (u64::MAX, AccessRun::default());
         if let Some(last) = batch.pop(thread) {
             (page, run) = (last.base_page(self.regions[last.region() as usize].number), last);
         }
@@ -271,7 +271,7 @@ impl Footprint {
             if run.accesses > 0 {
                 batch.runs.push(run);
             }
-            (page, run) = (next, Run { page: self.use_page(next), accesses: 1 });
+            (page, run) = (next, AccessRun { page: self.use_page(next), accesses: 1 });
         }
         if run.accesses == 0 {
             return;
@@ -329,7 +329,7 @@ impl Footprint {
         }
     }
 
-    /// Returns the [`Run::page`] of a base page.
+    /// Returns the [`AccessRun::page`] of a base page.
     #[allow(clippy::cast_possible_truncation)]
     #[inline]
     fn use_page(&mut self, page: u64) -> u32 {

@@ -381,15 +381,15 @@ impl TunedMachine {
             let region = promotion.region;
             let Some(found) = number(region) else { continue };
             if self.frames == Some(0) {
-                outcome.journal.stopped = Some(Stop::NoHugePages);
+                outcome.attempts.stopped = Some(Stop::NoHugePages);
                 break;
             }
             self.set_class(found, PageClass::Huge, accesses);
             let act = Act { region, took: PROMOTION, calls: 1, outcome: ActOutcome::Verified };
             self.state.of_mut(&decided.process).note(&act, promotion, SIZES.huge, time);
-            outcome.journal.acts.push(act);
+            outcome.attempts.acts.push(act);
         }
-        if !outcome.demotions.is_empty() || !outcome.journal.acts.is_empty() {
+        if !outcome.demotions.is_empty() || !outcome.attempts.acts.is_empty() {
             (outcome.begun, outcome.ended) = (Some(time), Some(time));
         }
         outcome

@@ -5,7 +5,7 @@
 
 use crate::Ratios;
 
-/// Orders of variants, one for each round, without an end.
+/// Orders of variants, one for each round, endless.
 #[derive(Clone, Debug)]
 pub struct Orders {
     variants: usize,
@@ -26,8 +26,8 @@ impl Orders {
         Self { variants, choice: Choice::Rotated(0) }
     }
 
-    /// All orders are equally likely, and the same for the same `seed`. Suits many short rounds,
-    /// among which a drift may swing at the pace of a rotation.
+    /// All orders are equally likely, and the same for the same `seed`. Suits many short rounds:
+    /// the period of a drift may match a rotation.
     pub const fn random(variants: usize, seed: u64) -> Self {
         Self { variants, choice: Choice::Random(seed) }
     }

@@ -28,7 +28,7 @@ const CHECK_REST: u64 = 400;
 pub type Selection<'a> = Box<dyn Fn() -> Result<Vec<Pid>, KernelError> + 'a>;
 
 /// The running system.
-pub struct Machine<'a> {
+pub struct RunningSystem<'a> {
     root: Root,
     sizes: PageSizes,
     selection: Selection<'a>,
@@ -47,7 +47,7 @@ struct Sampled {
     pages: Option<(StalledPages, Nanos)>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> RunningSystem<'a> {
     /// Opens the running system with `cpus` CPUs.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl ProcessTable for Machine<'_> {
+impl ProcessTable for RunningSystem<'_> {
     fn now(&self) -> Nanos {
         clock::monotonic()
     }
@@ -314,7 +314,8 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid(i32::try_from(child.id()).unwrap());
         let own = Pid(std::process::id().cast_signed());
-        let machine = Machine::new(2, Box::new(|| Ok(vec![Pid(i32::MAX), own, pid]))).unwrap();
+        let machine =
+            RunningSystem::new(2, Box::new(|| Ok(vec![Pid(i32::MAX), own, pid]))).unwrap();
         let listed = machine.list().unwrap();
         let pids: Vec<Pid> = listed.iter().map(|process| process.id.pid).collect();
         assert_eq!(pids, [pid], "neither this process nor a missing one");

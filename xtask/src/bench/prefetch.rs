@@ -61,6 +61,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
             let pages = format!("all={}", setting.pages);
             let run = ["graph", "run", kernel, graph, "--trials", "3", "--json", "--pages", &pages];
             let report: GraphReport = json(setting.command(hugepilot).args(run))?;
+            ensure!(!report.trials.is_empty(), "{kernel}: no trial has a time");
             Ok(median(report.trials.iter().map(|trial| trial.seconds)))
         })
     })

@@ -137,7 +137,7 @@ workspace = true
             [""; 0]
         );
         assert_eq!(
-            findings("policy", "[dependencies]\nhugepilot-kernel.workspace = true\n"),
+            findings("manager", "[dependencies]\nhugepilot-kernel.workspace = true\n"),
             [""; 0]
         );
         let up = ["record depends on policy, which is not in a layer below it"];

@@ -13,7 +13,7 @@ use hugepilot_reports::{
     status_text,
 };
 use hugepilot_top::bloat::BloatCount;
-use hugepilot_top::machine::{Machine, by_mapping};
+use hugepilot_top::machine::{RunningSystem, by_mapping};
 use hugepilot_top::status::status;
 use hugepilot_top::{ProcessTable as _, Top};
 use hugepilot_units::Nanos;
@@ -42,7 +42,7 @@ struct Detail {
 }
 
 struct App<'a> {
-    top: Top<Machine<'a>>,
+    top: Top<RunningSystem<'a>>,
     report: TopReport,
     column: TopColumn,
     reverse: bool,
@@ -58,7 +58,7 @@ struct App<'a> {
     end: Option<Exit>,
 }
 
-pub(super) fn run(mut top: Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(mut top: Top<RunningSystem<'_>>, args: &TopArgs) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::only_ask()?;
     let (report, _) = top.look()?;
     let mut app = App {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_manager::act::promote;
 use hugepilot_policy::{Guard, Limits};
-use hugepilot_record::Journal;
+use hugepilot_record::Attempts;
 use hugepilot_reports::tune::{Certainty, Metric, NoMetric};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Nanos, Region};
@@ -47,7 +47,7 @@ fn no_byte_changes_while_pages_are_promoted_and_split() {
     // Without a duration, a thousand of each are enough.
     let is_enough = |promoted, split| soak().is_none() && promoted > 1000 && split > 1000;
     while Instant::now() < until && !is_enough(promoted, split) {
-        let Journal { acts, stopped, .. } =
+        let Attempts { acts, stopped, .. } =
             promote(&process, &picks, &fearless(), &|| false, &mut |_| {});
         assert_eq!(
             (stopped, process.state().unwrap()),

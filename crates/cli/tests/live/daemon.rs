@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use hugepilot_reports::daemon::{Event, Line, Promoted, ReloadError, Totals};
+use hugepilot_reports::daemon::{DaemonLine, Event, Promoted, ReloadError, Totals};
 use hugepilot_reports::tune::TrialVerdict;
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, Share};
@@ -52,7 +52,7 @@ impl Daemon {
     }
 
     /// Returns all complete lines.
-    fn lines(&self) -> Vec<Line> {
+    fn lines(&self) -> Vec<DaemonLine> {
         lines(&self.log.path().join("log"))
     }
 
@@ -64,7 +64,7 @@ impl Daemon {
 
     /// Stops it, and returns its log and totals.
     #[track_caller]
-    fn stop(self, signal: Signal) -> (Vec<Line>, Totals) {
+    fn stop(self, signal: Signal) -> (Vec<DaemonLine>, Totals) {
         self.running.signal(signal);
         let asked = Instant::now();
         self.running.wait(Duration::from_secs(5)).exits(0);
@@ -77,7 +77,7 @@ impl Daemon {
     }
 }
 
-fn lines(log: &Path) -> Vec<Line> {
+fn lines(log: &Path) -> Vec<DaemonLine> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     complete
@@ -239,7 +239,7 @@ fn promoted_in_a_pass(size: Bytes, flags: &[&str]) -> (Workload, Option<Promoted
         ["daemon", "--once", "--cpu", "100%", "--high", "97%", "--low", "95%", "--critical", "98%"];
     let done = hugepilot(marks.iter().chain(flags));
     let text = done.exits(0).out();
-    let lines = text.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
+    let lines = text.lines().map(|line| serde_json::from_str::<DaemonLine>(line).unwrap());
     let promoted = lines.into_iter().find_map(|line| match line.event {
         Event::Promoted(promoted) if promoted.pid.0.unsigned_abs() == workload.pid() => {
             Some(promoted)

@@ -84,7 +84,7 @@ const GRAPH: &[Row] = &[
         "remove it: rm NAME",
         "hugepilot graph convert ways.mtx old.sg",
         "rm old.sg.map && hugepilot graph convert ways.mtx old.sg --force",
-        "old.sg: ",
+        "Written: old.sg",
     ],
 ];
 
@@ -218,7 +218,7 @@ const AMOUNT: &[Row] = &[[
     "drop --amount",
     "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --amount 4MiB",
     "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
-    "memory use of the cgroup",
+    "Memory use of the cgroup",
 ]];
 
 const STARTS: &str = "#include <sys/wait.h>\n#include <unistd.h>\n\

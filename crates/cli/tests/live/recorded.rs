@@ -23,7 +23,7 @@ fn acts(recording: &Recording) -> Vec<(Nanos, Nanos)> {
     });
     let outcomes = rounds.flat_map(|round| round.rows).map(|row| row.outcome);
     let promoted = outcomes.filter(|outcome| {
-        outcome.journal.acts.iter().any(|act| act.outcome == ActOutcome::Verified)
+        outcome.attempts.acts.iter().any(|act| act.outcome == ActOutcome::Verified)
     });
     promoted.map(|outcome| (outcome.begun.unwrap(), outcome.ended.unwrap())).collect()
 }

@@ -94,7 +94,7 @@ pub(crate) fn carry_out<'p, P: ChangedProcess, R: StopRule<P> + ?Sized>(
 ) -> Result<bool, R::Error> {
     for (index, planned) in plan {
         let process = &mut processes[index];
-        if process.parts().1.outcome.journal.stopped.is_some() {
+        if process.parts().1.outcome.attempts.stopped.is_some() {
             continue;
         }
         if !rule.may_act(&planned)? {
@@ -107,7 +107,7 @@ pub(crate) fn carry_out<'p, P: ChangedProcess, R: StopRule<P> + ?Sized>(
             rule.acted(process, &done);
         }
         if rest.is_some_and(|rest| !rule.rest(rest)) {
-            process.parts().1.outcome.journal.stopped = Some(Stop::SlowCollapse);
+            process.parts().1.outcome.attempts.stopped = Some(Stop::SlowCollapse);
         }
     }
     Ok(true)
@@ -175,16 +175,16 @@ impl Changes {
             Some(reason) => Some(reason),
             None => self.more_lazily_freed(target, promotion)?.then_some(SkipReason::LazilyFreed),
         };
-        let journal = &mut self.outcome.journal;
+        let attempts = &mut self.outcome.attempts;
         if let Some(reason) = reason {
-            *journal.skipped.entry(reason).or_insert(0) += 1;
+            *attempts.skipped.entry(reason).or_insert(0) += 1;
             return Ok(None);
         }
         let act = collapse(target, promotion);
-        journal.acts.push(act);
+        attempts.acts.push(act);
         let has_pages =
             |region: Region| target.region_pages(region).is_ok_and(|pages| pages.resident > 0);
-        if let Some(stop) = self.guard.stop_after(&journal.acts, &has_pages) {
+        if let Some(stop) = self.guard.stop_after(&attempts.acts, &has_pages) {
             self.end(target, stop, act.took);
         }
         Ok(Some(act))
@@ -303,7 +303,7 @@ impl Changes {
         let is_execed =
             stop == Stop::TargetGone && matches!(target.state(), Ok(TargetState::Execed));
         let stop = if is_execed { Stop::TargetExeced } else { stop };
-        self.outcome.journal.stopped = self.rest.is_none().then_some(stop);
+        self.outcome.attempts.stopped = self.rest.is_none().then_some(stop);
     }
 }
 

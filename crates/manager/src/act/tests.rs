@@ -20,7 +20,7 @@ pub(super) fn picks(regions: std::ops::Range<u64>) -> Vec<Promotion> {
     regions.map(pick).collect()
 }
 
-fn run(target: &FakeTarget, regions: std::ops::Range<u64>) -> Journal {
+fn run(target: &FakeTarget, regions: std::ops::Range<u64>) -> Attempts {
     promote(target, &picks(regions), &Guard::default(), &|| false, &mut |_| {})
 }
 
@@ -31,17 +31,17 @@ fn failing(errno: Errno, times: usize) -> FakeTarget {
 #[test]
 fn verified_regions_count() {
     let target = FakeTarget::with_regions(0..5);
-    let journal = run(&target, 0..5);
-    assert_eq!((journal.attempted(), journal.verified(), journal.stopped), (5, 5, None));
-    assert!(journal.failed().is_empty());
+    let attempts = run(&target, 0..5);
+    assert_eq!((attempts.attempted(), attempts.verified(), attempts.stopped), (5, 5, None));
+    assert!(attempts.failed().is_empty());
 }
 
 #[test]
 fn a_success_without_a_huge_page_does_not_count() {
     let target = FakeTarget::with_regions(0..3).scripted([Script::Succeed, Script::FakeSuccess]);
-    let journal = run(&target, 0..3);
-    assert_eq!((journal.attempted(), journal.verified()), (3, 2));
-    assert_eq!(journal.failed(), BTreeMap::from([("not_verified".into(), 1)]));
+    let attempts = run(&target, 0..3);
+    assert_eq!((attempts.attempted(), attempts.verified()), (3, 2));
+    assert_eq!(attempts.failed(), BTreeMap::from([("not_verified".into(), 1)]));
 }
 
 /// Checks each errno at the first, a middle and the last call: its name, and no endless retry.
@@ -68,16 +68,16 @@ fn every_errno_is_counted_under_its_name() {
                 FakeTarget::with_regions(0..5)
                     .scripted(script)
                     .scripted(vec![Script::Fail(errno); fails]);
-            let journal = run(&target, 0..5);
+            let attempts = run(&target, 0..5);
             assert_eq!(
-                journal.failed(),
+                attempts.failed(),
                 BTreeMap::from([(errno.to_string(), 1)]),
                 "{errno} at {position}"
             );
-            assert_eq!(journal.stopped, stop, "{errno} at {position}");
+            assert_eq!(attempts.stopped, stop, "{errno} at {position}");
             let attempted = if stop.is_some() { position + 1 } else { 5 };
-            assert_eq!(journal.attempted(), attempted, "{errno} at {position}");
-            assert_eq!(journal.verified(), attempted - 1);
+            assert_eq!(attempts.attempted(), attempted, "{errno} at {position}");
+            assert_eq!(attempts.verified(), attempted - 1);
             assert!(target.asked.borrow().len() as u64 <= attempted + 1, "no endless retry");
         }
     }
@@ -86,42 +86,42 @@ fn every_errno_is_counted_under_its_name() {
 #[test]
 fn eagain_is_retried_once() {
     let target = failing(Errno::EAGAIN, 1);
-    let journal = run(&target, 0..1);
-    assert_eq!((journal.verified(), journal.acts[0].calls), (1, 2));
+    let attempts = run(&target, 0..1);
+    assert_eq!((attempts.verified(), attempts.acts[0].calls), (1, 2));
 }
 
 #[test]
 fn without_huge_pages_it_stops_soon() {
-    let journal = run(&failing(Errno::ENOMEM, 20), 0..20);
-    assert_eq!((journal.attempted(), journal.stopped), (3, Some(Stop::NoHugePages)));
+    let attempts = run(&failing(Errno::ENOMEM, 20), 0..20);
+    assert_eq!((attempts.attempted(), attempts.stopped), (3, Some(Stop::NoHugePages)));
 }
 
 #[test]
 fn the_same_failure_again_and_again_ends_the_round() {
-    let journal = run(&failing(Errno::EINVAL, 20), 0..20);
-    assert_eq!((journal.attempted(), journal.stopped), (8, Some(Stop::RepeatedFailure)));
+    let attempts = run(&failing(Errno::EINVAL, 20), 0..20);
+    assert_eq!((attempts.attempted(), attempts.stopped), (8, Some(Stop::RepeatedFailure)));
 }
 
 #[test]
 fn a_slow_collapse_ends_the_round_and_still_counts() {
     let target = FakeTarget::with_regions(0..5).scripted([Script::Slow(Nanos::millis(40))]);
-    let journal = run(&target, 0..5);
-    assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::SlowCollapse)));
+    let attempts = run(&target, 0..5);
+    assert_eq!((attempts.verified(), attempts.stopped), (1, Some(Stop::SlowCollapse)));
 }
 
 #[test]
 fn waiting_for_a_processor_is_not_a_slow_collapse() {
     let target = FakeTarget::with_regions(0..5).scripted([Script::Queued(Nanos::millis(40))]);
-    let journal = run(&target, 0..5);
-    assert_eq!((journal.verified(), journal.stopped), (5, None));
-    assert!(journal.acts[0].took < Nanos::millis(30));
+    let attempts = run(&target, 0..5);
+    assert_eq!((attempts.verified(), attempts.stopped), (5, None));
+    assert!(attempts.acts[0].took < Nanos::millis(30));
 }
 
 #[test]
 fn a_target_that_ends_stops_the_round() {
     let target = FakeTarget::with_regions(0..5).scripted([Script::Succeed, Script::Die]);
-    let journal = run(&target, 0..5);
-    assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::TargetGone)));
+    let attempts = run(&target, 0..5);
+    assert_eq!((attempts.verified(), attempts.stopped), (1, Some(Stop::TargetGone)));
     let execed = FakeTarget::with_regions(0..5);
     execed.state.set(TargetState::Execed);
     assert_eq!(run(&execed, 0..5).stopped, Some(Stop::TargetExeced));
@@ -148,10 +148,10 @@ fn a_region_that_changed_since_the_plan_is_skipped() {
     let target = FakeTarget::with_regions(0..4);
     target.pages.borrow_mut().get_mut(&Region::new(1)).unwrap().shared = 512;
     target.pages.borrow_mut().get_mut(&Region::new(2)).unwrap().huge = true;
-    let journal = run(&target, 0..4);
-    assert_eq!(journal.attempted(), 2);
+    let attempts = run(&target, 0..4);
+    assert_eq!(attempts.attempted(), 2);
     assert_eq!(
-        journal.skipped,
+        attempts.skipped,
         BTreeMap::from([(SkipReason::SharedAfterFork, 1), (SkipReason::AlreadyHuge, 1)])
     );
 }
@@ -161,16 +161,16 @@ fn an_interrupt_leaves_a_whole_journal() {
     let target = FakeTarget::with_regions(0..5);
     let asked = Cell::new(0);
     let interrupted = || asked.replace(asked.get() + 1) == 3;
-    let journal = promote(&target, &picks(0..5), &Guard::default(), &interrupted, &mut |_| {});
-    assert_eq!((journal.verified(), journal.stopped), (3, Some(Stop::Interrupted)));
+    let attempts = promote(&target, &picks(0..5), &Guard::default(), &interrupted, &mut |_| {});
+    assert_eq!((attempts.verified(), attempts.stopped), (3, Some(Stop::Interrupted)));
 }
 
 #[test]
 fn a_target_that_ends_before_it_is_verified_is_gone() {
     let target = FakeTarget::with_regions(0..3).scripted([Script::Succeed, Script::SucceedAndDie]);
-    let journal = run(&target, 0..3);
-    assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::TargetGone)));
-    assert_eq!(journal.failed(), BTreeMap::from([("ESRCH".into(), 1)]));
+    let attempts = run(&target, 0..3);
+    assert_eq!((attempts.verified(), attempts.stopped), (1, Some(Stop::TargetGone)));
+    assert_eq!(attempts.failed(), BTreeMap::from([("ESRCH".into(), 1)]));
 }
 
 #[test]
@@ -178,14 +178,14 @@ fn a_region_counts_only_if_this_call_promoted_it() {
     // During the preparation, another process promoted it.
     let target = FakeTarget::with_regions(0..3);
     target.taken.set(Some(Region::new(0)));
-    let journal = run(&target, 0..3);
-    assert_eq!((journal.attempted(), journal.verified()), (2, 2));
-    assert_eq!(journal.skipped, BTreeMap::from([(SkipReason::AlreadyHuge, 1)]));
+    let attempts = run(&target, 0..3);
+    assert_eq!((attempts.attempted(), attempts.verified()), (2, 2));
+    assert_eq!(attempts.skipped, BTreeMap::from([(SkipReason::AlreadyHuge, 1)]));
     // The call failed, and the region is huge nevertheless.
     let target = FakeTarget::with_regions(0..3).scripted([Script::FailAndHuge(Errno::EINVAL)]);
-    let journal = run(&target, 0..3);
-    assert_eq!((journal.attempted(), journal.verified()), (3, 2));
-    assert_eq!(journal.failed(), BTreeMap::from([("EINVAL".into(), 1)]));
+    let attempts = run(&target, 0..3);
+    assert_eq!((attempts.attempted(), attempts.verified()), (3, 2));
+    assert_eq!(attempts.failed(), BTreeMap::from([("EINVAL".into(), 1)]));
 }
 
 #[test]
@@ -193,8 +193,12 @@ fn an_unreadable_target_is_neither_gone_nor_short_of_memory() {
     for errno in [Errno::EMFILE, Errno::ENFILE, Errno::EIO] {
         let target = FakeTarget::with_regions(0..3);
         target.unknown.set(Some(errno));
-        let journal = run(&target, 0..3);
-        assert_eq!((journal.stopped, journal.attempted()), (Some(Stop::Unreadable), 0), "{errno}");
+        let attempts = run(&target, 0..3);
+        assert_eq!(
+            (attempts.stopped, attempts.attempted()),
+            (Some(Stop::Unreadable), 0),
+            "{errno}"
+        );
         assert!(target.asked.borrow().is_empty());
     }
 }

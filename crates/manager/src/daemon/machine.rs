@@ -47,7 +47,7 @@ pub struct Control<'a> {
 }
 
 /// The running system.
-pub struct Machine<'a> {
+pub struct LiveSystem<'a> {
     root: Root,
     cgroup: Option<(PathBuf, MemoryCgroup)>,
     /// Cgroups with a limit of their own.
@@ -62,7 +62,7 @@ pub struct Machine<'a> {
     source: &'a dyn FactsSource,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> LiveSystem<'a> {
     /// Opens the whole system, or the cgroup of `config`. `facts` hold until those of `source` are
     /// known.
     ///
@@ -223,7 +223,7 @@ fn unreadable(error: &KernelError) -> ExclusionCause {
     ExclusionCause::Unreadable(access_error(error))
 }
 
-impl System for Machine<'_> {
+impl System for LiveSystem<'_> {
     type Watched<'w>
         = Live<'w>
     where
@@ -396,7 +396,7 @@ mod tests {
         fn stop(&self) {}
     }
 
-    fn machine(root: Root) -> Machine<'static> {
+    fn machine(root: Root) -> LiveSystem<'static> {
         let control = Control {
             asked: &|| ControlRequest::Nothing,
             wait: &|_| {},
@@ -409,7 +409,7 @@ mod tests {
             trial_guard: None,
         };
         let config = Config::default();
-        Machine { root, ..Machine::new(&config, facts, &Nothing, control).unwrap() }
+        LiveSystem { root, ..LiveSystem::new(&config, facts, &Nothing, control).unwrap() }
     }
 
     #[test]

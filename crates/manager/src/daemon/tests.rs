@@ -117,9 +117,9 @@ impl Sim {
         self.slept.get() + self.cpu_time()
     }
     /// Runs the daemon to its end, and returns its log.
-    fn run(&self, config: Config) -> Vec<Line> {
+    fn run(&self, config: Config) -> Vec<DaemonLine> {
         let mut lines = Vec::new();
-        daemon(self, config, &mut |line: &Line| lines.push(line.clone())).unwrap();
+        daemon(self, config, &mut |line: &DaemonLine| lines.push(line.clone())).unwrap();
         lines
     }
     fn peak(&self) -> Bytes {
@@ -321,13 +321,14 @@ fn config() -> Config {
     Config { order: hugepilot_policy::Order::Exact, ..Config::default() }
 }
 
-fn names(lines: &[Line]) -> Vec<String> {
-    let name =
-        |line: &Line| serde_json::to_value(line).unwrap()["event"].as_str().unwrap().to_owned();
+fn names(lines: &[DaemonLine]) -> Vec<String> {
+    let name = |line: &DaemonLine| {
+        serde_json::to_value(line).unwrap()["event"].as_str().unwrap().to_owned()
+    };
     lines.iter().map(name).collect()
 }
 
-fn freed(lines: &[Line]) -> Bytes {
+fn freed(lines: &[DaemonLine]) -> Bytes {
     let Some(Event::Stopped(totals)) = lines.last().map(|line| line.event.clone()) else {
         panic!("{lines:?}")
     };

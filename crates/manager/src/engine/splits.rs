@@ -286,7 +286,7 @@ impl SplitProcess {
 
     /// Returns the cause why it was not split further.
     pub(crate) fn stopped(&self) -> Option<Stop> {
-        self.changes.outcome.journal.stopped
+        self.changes.outcome.attempts.stopped
     }
 
     /// Lists regions with a verified split.

@@ -203,7 +203,7 @@ fn a_trial_goes_on_with_the_pairs_that_it_has_after_equal_failures() {
     script.borrow_mut().extend(vec![Script::Succeed; 60]);
     script.borrow_mut().extend(vec![Script::Fail(Errno::EAGAIN); 2 * 8]);
     let rounds = run(&mut engine, Nanos::seconds(30));
-    assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::RepeatedFailure));
+    assert_eq!(rounds[0].rows[0].outcome.attempts.stopped, Some(Stop::RepeatedFailure));
     let trial = state(&engine, 1).trial.unwrap();
     assert_eq!((trial.verdict, trial.estimate.unwrap().pairs), (TrialVerdict::Gain, 60));
     assert_eq!(engine.world.program(1).huge().len(), 300);
@@ -280,7 +280,7 @@ fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
     let stops: Vec<Stop> = rounds
         .iter()
         .flat_map(Round::outcomes)
-        .filter_map(|outcome| outcome.journal.stopped)
+        .filter_map(|outcome| outcome.attempts.stopped)
         .collect();
     assert_eq!(stops, [Stop::TargetGone]);
     assert!(engine.state().of(&first).is_none());
@@ -292,7 +292,7 @@ fn a_process_that_another_run_changes_is_left_alone() {
     let mut engine = engine(Simulated::of([Program::new(1, vec![1.0; 300])]), TuneGoal::default());
     engine.world.program(1).target.claimed.set(true);
     let rounds = run(&mut engine, Nanos::seconds(20));
-    assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::InUse));
+    assert_eq!(rounds[0].rows[0].outcome.attempts.stopped, Some(Stop::InUse));
     assert!(engine.is_done() && engine.world.program(1).huge().is_empty());
 }
 
@@ -322,7 +322,7 @@ fn regions_are_not_tried_if_the_time_is_over_before_the_first() {
     let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
     let mut engine = engine(world, goal.clone());
     let round = engine.round(END, Nanos::ZERO).unwrap().unwrap();
-    assert!(engine.controller.claims.is_empty() && round.rows[0].outcome.journal.acts.is_empty());
+    assert!(engine.controller.claims.is_empty() && round.rows[0].outcome.attempts.acts.is_empty());
     let mut explainer = Explainer::new(Shown::default(), None);
     explainer.add(&Goal::Tune(Box::new(goal)), &JournalRound::Tune(Box::new(round)));
     let rounds = explainer.finish(0).shown;
@@ -336,8 +336,8 @@ fn slow_collapses_are_followed_by_rests_and_the_round_goes_on() {
     engine.world.program(1).target.script.borrow_mut().extend([slow, slow, Script::Succeed, slow]);
     let rounds = run(&mut engine, Nanos::seconds(20));
     let outcome = &rounds[0].rows[0].outcome;
-    assert_eq!(outcome.journal.stopped, None);
-    assert_eq!(outcome.journal.verified(), 128);
+    assert_eq!(outcome.attempts.stopped, None);
+    assert_eq!(outcome.attempts.verified(), 128);
     let took = outcome.ended.unwrap() - outcome.begun.unwrap();
     assert!(took > Nanos::millis(3 * 10 * 40), "{took:?}");
 }
@@ -364,8 +364,8 @@ fn without_free_huge_pages_the_trial_has_fewer_pairs_and_the_tune_ends() {
         script.borrow_mut().extend(vec![Script::Succeed; 60]);
         script.borrow_mut().extend(vec![fails; 2000]);
         let rounds = run(&mut engine, Nanos::seconds(30));
-        assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::NoHugePages));
-        assert_eq!(rounds[0].rows[0].outcome.journal.acts.len(), 63);
+        assert_eq!(rounds[0].rows[0].outcome.attempts.stopped, Some(Stop::NoHugePages));
+        assert_eq!(rounds[0].rows[0].outcome.attempts.acts.len(), 63);
         assert_eq!(engine.world.program(1).huge().len(), 60);
         let trial = state(&engine, 1).trial.unwrap();
         assert_eq!(trial.estimate.unwrap().pairs, 60);
@@ -436,7 +436,7 @@ fn an_ended_process_counts_for_no_budget() {
 fn count_changes(round: &Round, changes: &mut BTreeMap<(Pid, Region), [u32; 2]>) {
     for Row { decision, outcome, .. } in &round.rows {
         let pid = decision.process.pid;
-        for act in &outcome.journal.acts {
+        for act in &outcome.attempts.acts {
             let counts = changes.entry((pid, act.region)).or_default();
             counts[0] += u32::from(act.outcome != ActOutcome::Verified);
             counts[1] += u32::from(act.outcome == ActOutcome::Verified);

@@ -7,7 +7,7 @@ use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
 use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{
-    Decision, MIN_SAMPLES, NextDecision, Phase, Policy, ProcessState, State, TuneGoal,
+    Decision, MIN_SAMPLES, NextDecision, Policy, ProcessState, State, TuneGoal, TunePhase,
 };
 use hugepilot_record::{Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window};
 use hugepilot_units::{Bytes, Nanos};
@@ -112,7 +112,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     /// Whether a process is in a trial, or about to get what its verdict requires.
     pub fn is_settling(&self) -> bool {
         let settles = |state: &ProcessState| {
-            matches!(state.phase, Phase::Trial { .. } | Phase::Spread { .. })
+            matches!(state.phase, TunePhase::Trial { .. } | TunePhase::Spread { .. })
         };
         self.controller.state.processes().any(settles)
     }
@@ -211,7 +211,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         let target = match self.world.target(pid) {
             Ok(target) => target,
             Err(error) => {
-                outcome.journal.stopped = Some(unreadable(&error));
+                outcome.attempts.stopped = Some(unreadable(&error));
                 return outcome;
             }
         };
@@ -228,7 +228,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         if !is_done {
             // The end of the time does not interrupt.
             let is_interrupted = self.world.is_interrupted();
-            outcome.journal.stopped = is_interrupted.then_some(Stop::Interrupted);
+            outcome.attempts.stopped = is_interrupted.then_some(Stop::Interrupted);
         }
         (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
         self.controller.claims.extend(changes.claim.map(|claim| (key, claim)));
@@ -238,7 +238,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     /// Notes when the next decision is due.
     fn plan_next(&mut self, decided: &ProcessDecision, outcome: &ProcessOutcome) {
         let pid = decided.process.pid;
-        if self.ends(decided, outcome.journal.stopped) {
+        if self.ends(decided, outcome.attempts.stopped) {
             return;
         }
         let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
@@ -272,7 +272,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
             ) if self.controller.state.of_mut(&decided.process).is_in_trial() => return false,
             Some(_) => {}
         }
-        self.controller.state.of_mut(&decided.process).phase = Phase::Ended;
+        self.controller.state.of_mut(&decided.process).phase = TunePhase::Ended;
         self.rest(pid);
         true
     }

@@ -61,7 +61,7 @@ pub(crate) fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> 
         expected: None,
         next: Next::End,
     };
-    let journal = || Journal { acts: (0..count).map(act).collect(), ..Journal::default() };
+    let journal = || Attempts { acts: (0..count).map(act).collect(), ..Attempts::default() };
     let times = (count > 0).then_some(end);
     let mut state = State::default();
     for seen in &processes {
@@ -112,10 +112,10 @@ fn one_of_several_targets_counts_only_its_own_acts() {
 #[test]
 fn a_region_that_is_selected_again_is_one_region() {
     let mut first = round(vec![seen(1, Nanos::seconds(1))], 3, Nanos::seconds(2));
-    first.rows[0].outcome.journal.acts[2].outcome = ActOutcome::Failed(Errno::ENOMEM);
+    first.rows[0].outcome.attempts.acts[2].outcome = ActOutcome::Failed(Errno::ENOMEM);
     let mut again = round(vec![seen(1, Nanos::seconds(3))], 3, Nanos::seconds(4));
     again.rows[0].decision.promote.drain(..2);
-    again.rows[0].outcome.journal.acts.drain(..2);
+    again.rows[0].outcome.attempts.acts.drain(..2);
     let (mut fold, mut dry) = (Fold::default(), Fold::default());
     for round in [&first, &again] {
         fold.add(round, &State::default(), None, false);
@@ -131,7 +131,7 @@ fn a_region_that_is_selected_again_is_one_region() {
 fn in_trial(id: &ProcessId) -> State {
     let mut state = State::default();
     let (pairs, shares, before) = (Vec::new(), Default::default(), Window::default());
-    state.of_mut(id).phase = Phase::Trial { pairs, shares, before, since: Nanos::ZERO };
+    state.of_mut(id).phase = TunePhase::Trial { pairs, shares, before, since: Nanos::ZERO };
     state
 }
 
@@ -140,8 +140,8 @@ fn after_an_exec_the_counts_are_those_of_the_new_program() {
     let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
     let mut fold = Fold::default();
     let mut first = round(vec![seen(1, read), seen(2, read)], 5, end);
-    first.rows[0].outcome.journal.acts[4].outcome = ActOutcome::Failed(Errno::ENOMEM);
-    first.rows[1].outcome.journal.stopped = Some(Stop::SlowCollapse);
+    first.rows[0].outcome.attempts.acts[4].outcome = ActOutcome::Failed(Errno::ENOMEM);
+    first.rows[1].outcome.attempts.stopped = Some(Stop::SlowCollapse);
     fold.add(&first, &in_trial(&seen(1, read).id), None, false);
     assert_eq!((fold.counts().attempted, fold.counts().verified), (10, 9));
     let mut new = round(vec![seen(1, end)], 0, end);
@@ -258,7 +258,7 @@ fn skipped_stalls_are_shares_of_the_samples_by_which_they_were_judged() {
     window.stalls = [(Region::new(0), 20), (Region::new(1), 30)].into();
     later.rows[0].seen.window.samples = 10;
     let id = later.rows[0].seen.id.clone();
-    later.state.of_mut(&id).phase = Phase::Spread { pairs: Vec::new(), window };
+    later.state.of_mut(&id).phase = TunePhase::Spread { pairs: Vec::new(), window };
     (later.rows[0].decision.skipped, later.rows[0].decision.skipped_stalls) =
         (stalls(3), stalls(90));
     fold.add(&later, &State::default(), None, false);
@@ -290,15 +290,15 @@ fn the_coverage_is_at_most_the_stalls_and_the_prediction_is_that_of_the_selected
         promotion.region = Region::new(number);
         promotion.heat_ratio = 0.3;
     }
-    for (number, act) in (10..).zip(&mut second.rows[0].outcome.journal.acts) {
+    for (number, act) in (10..).zip(&mut second.rows[0].outcome.attempts.acts) {
         act.region = Region::new(number);
     }
     fold.add(&second, &State::default(), None, false);
     assert!((fold.shown().unwrap().coverage() - 0.4).abs() < 1e-9, "not 0.8");
     assert!(median(&fold) > two);
     let mut none = Fold::default();
-    (first.rows[0].decision.promote, first.rows[0].outcome.journal) =
-        (Vec::new(), Journal::default());
+    (first.rows[0].decision.promote, first.rows[0].outcome.attempts) =
+        (Vec::new(), Attempts::default());
     none.add(&first, &State::default(), None, false);
     assert_eq!(none.shown().unwrap().predicted(&calibration), None, "nothing is selected");
 }
@@ -309,7 +309,7 @@ fn a_process_whose_time_was_over_before_its_first_act_was_not_acted_on() {
     let mut fold = Fold::default();
     fold.add(&round(vec![seen(1, read)], 2, end), &State::default(), None, false);
     let mut cut = round(vec![seen(2, read)], 2, end);
-    cut.rows[0].outcome.journal.acts.clear();
+    cut.rows[0].outcome.attempts.acts.clear();
     fold.add(&cut, &State::default(), None, false);
     assert_eq!((fold.shown, fold.untried()), (Some(Pid(1)), 2));
 }
@@ -318,7 +318,7 @@ fn a_process_whose_time_was_over_before_its_first_act_was_not_acted_on() {
 fn regions_that_the_end_of_the_time_left_are_counted_and_not_selected() {
     let mut fold = Fold::default();
     let mut cut = round(vec![seen(1, Nanos::seconds(1))], 5, Nanos::seconds(2));
-    cut.rows[0].outcome.journal.acts.truncate(2);
+    cut.rows[0].outcome.attempts.acts.truncate(2);
     fold.add(&cut, &State::default(), None, false);
     assert_eq!((fold.untried(), fold.selected().count()), (3, 2));
     let mut dry = Fold::default();

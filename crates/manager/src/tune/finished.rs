@@ -83,7 +83,7 @@ pub(super) struct Program {
     pub(super) resident: Bytes,
     /// First and last act in any of its processes.
     pub(super) acts: (Option<Nanos>, Option<Nanos>),
-    /// Process whose report has its performance, if that is another one.
+    /// Process whose report states the performance, if that is another one.
     pub(super) measured_in: Option<Pid>,
 }
 
@@ -103,6 +103,12 @@ impl TargetFacts {
     pub(super) fn act_times(&self) -> (Option<Nanos>, Option<Nanos>) {
         let own = self.fold.acts();
         self.program.map_or((own.first, own.last), |program| program.acts)
+    }
+
+    /// Whether it was running when the session began, and was given by the user. A part of a
+    /// program was found later.
+    pub(super) const fn was_given(&self) -> bool {
+        !self.launched && self.program.is_none()
     }
 
     /// Whether nothing is known of it for lack of access.

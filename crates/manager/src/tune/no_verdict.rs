@@ -43,7 +43,7 @@ impl Sampled {
     }
 }
 
-/// Cause why process `pid`, which was sampled so, has no verdict; `None` if it has one.
+/// Cause why process `pid` has no verdict, by its samples; `None` if it has one.
 pub(super) fn no_verdict(
     pid: Pid,
     sampler: &SamplerReport,

@@ -42,7 +42,7 @@ impl Finished {
             let (plan, acts) = (self.plan(target, false), self.acts(target, &TargetEnd::default()));
             return TuneReport { plan, acts, no_verdict, ..report };
         };
-        let target_ended = end.sampled.has_ended && !target.launched;
+        let target_ended = end.sampled.has_ended && target.was_given();
         let stopped = cause_of_end(fold.stopped, target_ended, self.is_interrupted);
         let no_verdict = self.no_verdict(target, end, stopped);
         let has_verdict = no_verdict.is_none();

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::daemon::key_of;
 use hugepilot_policy::round::Round;
-use hugepilot_policy::tune::{Phase, Policy, ProcessState};
+use hugepilot_policy::tune::{Policy, ProcessState, TunePhase};
 use hugepilot_profiler::ProgressReader;
 use hugepilot_record::Stop;
 use hugepilot_units::{Bytes, Nanos};
@@ -236,7 +236,7 @@ impl<'a> Session<'a> {
 /// Whether the first observation of a process led to a decision.
 const fn is_judged(policy: &Policy, state: &ProcessState) -> bool {
     let has_phases = matches!(policy, Policy::Heat);
-    !has_phases || !matches!(state.phase, Phase::Observing)
+    !has_phases || !matches!(state.phase, TunePhase::Observing)
 }
 
 /// Converts the error of an excluded process to that of the kernel.

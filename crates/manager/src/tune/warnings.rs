@@ -12,7 +12,7 @@ const MOST: f64 = 0.5;
 const MOSTLY_TARGET: f64 = 0.8;
 
 impl Finished {
-    /// Doubts about a report that has none yet.
+    /// Warnings about `report`, whose `warnings` are empty.
     pub(super) fn warnings(
         &self,
         target: &TargetFacts,

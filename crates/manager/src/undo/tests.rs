@@ -5,7 +5,7 @@ use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_policy::round::{self, Row};
 use hugepilot_policy::tune::{Place, State};
 use hugepilot_record::{
-    Act, ActOutcome, Headroom, Journal, Next, Pressure, ProcessDecision, ProcessMemory,
+    Act, ActOutcome, Attempts, Headroom, Next, Pressure, ProcessDecision, ProcessMemory,
     ProcessSnapshot, Skips, SplitAct, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes};
@@ -66,7 +66,7 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
         next: Next::End,
     };
     let outcome = round::ProcessOutcome {
-        journal: Journal { acts, ..Journal::default() },
+        attempts: Attempts { acts, ..Attempts::default() },
         demotions: demotions.collect(),
         ..round::ProcessOutcome::default()
     };

@@ -7,7 +7,7 @@ use crate::Order;
 use crate::daemon::{Choice, DaemonRound};
 use crate::debloat::round::{SeenProcess, SplitRound};
 use crate::round::{Goal, Header, Round};
-use crate::tune::{Phase, Policy, ProcessState};
+use crate::tune::{Policy, ProcessState, TunePhase};
 
 /// Most regions of all mappings with stalls of a process: 32 TiB of address space on x86-64.
 const MAX_REGIONS: usize = 1 << 24;
@@ -156,11 +156,15 @@ fn past(state: &ProcessState) -> Result<(), String> {
         return Err("a count of events that a schedule cannot have".to_owned());
     }
     match &state.phase {
-        Phase::Trial { before, pairs, .. } => window(before).and_then(|()| counted(pairs.len())),
-        Phase::Spread { window: seen, pairs } => window(seen).and_then(|()| counted(pairs.len())),
-        Phase::Check { pairs } => counted(pairs.len()),
-        Phase::Watching { idle } if *idle > u32::MAX / 2 => Err(format!("{idle} idle rounds")),
-        Phase::Watching { .. } | Phase::Observing | Phase::Ended => Ok(()),
+        TunePhase::Trial { before, pairs, .. } => {
+            window(before).and_then(|()| counted(pairs.len()))
+        }
+        TunePhase::Spread { window: seen, pairs } => {
+            window(seen).and_then(|()| counted(pairs.len()))
+        }
+        TunePhase::Check { pairs } => counted(pairs.len()),
+        TunePhase::Watching { idle } if *idle > u32::MAX / 2 => Err(format!("{idle} idle rounds")),
+        TunePhase::Watching { .. } | TunePhase::Observing | TunePhase::Ended => Ok(()),
     }
 }
 

@@ -1,5 +1,5 @@
 use hugepilot_record::{
-    Act, ActOutcome, Errno, Headroom, Journal, Mapping, Next, Pid, Pressure, ProcessDecision,
+    Act, ActOutcome, Attempts, Errno, Headroom, Mapping, Next, Pid, Pressure, ProcessDecision,
     ProcessId, ProcessSnapshot, RegionPages, SplitAct, Window,
 };
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
@@ -57,7 +57,7 @@ fn add(ledger: &mut Ledger, second: u64, tried: &[(u64, bool)], demoted: &[(u64,
     let outcome = ProcessOutcome {
         begun: Some(Nanos::seconds(second)),
         ended: Some(Nanos::seconds(second)),
-        journal: Journal { acts: tried.iter().map(act).collect(), ..Journal::default() },
+        attempts: Attempts { acts: tried.iter().map(act).collect(), ..Attempts::default() },
         demotions: demoted.iter().map(split).collect(),
     };
     ledger.add(&row(decision, outcome), false);
@@ -134,7 +134,7 @@ fn the_end_of_the_process_freed_what_should_have_returned() {
         add(&mut ledger, 2, &[(0, true), (1, true), (2, true)], &[]);
         let demote = vec![Region::new(0), Region::new(2)];
         let decision = ProcessDecision { demote, ..nothing() };
-        let journal = Journal { stopped, ..Journal::default() };
+        let journal = Attempts { stopped, ..Attempts::default() };
         let outcome = ProcessOutcome { journal, ..ProcessOutcome::default() };
         ledger.add(&row(decision, outcome), false);
         assert_eq!(counts(&ledger), expected);

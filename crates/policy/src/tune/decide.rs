@@ -19,8 +19,8 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Starts the round of this number, of which nothing is carried out yet. `state` becomes the
-    /// one after the decision; outcomes are noted there, and in the rows.
+    /// Starts round `number`; no act is carried out yet. `state` becomes the state after the
+    /// decision; outcomes are noted there, and in the rows.
     pub fn begin(self, number: u64, snapshot: Snapshot, state: &mut State) -> Round {
         let Snapshot { time, processes, interrupted } = snapshot;
         let before = std::mem::replace(state, self.state);

@@ -11,7 +11,7 @@ use hugepilot_reports::explain::{
 use hugepilot_units::Nanos;
 
 use super::pairs::{compared, estimate, whole};
-use super::{Phase, Policy, ProcessState, TuneGoal};
+use super::{Policy, ProcessState, TuneGoal, TunePhase};
 use crate::explain::{Explained, ShownRegions};
 use crate::round::{Round, Row, outcome_name};
 
@@ -73,7 +73,7 @@ impl ProcessRecord<'_> {
     /// Samples to which the decision refers.
     fn window(&self) -> &Window {
         match &self.before.phase {
-            Phase::Spread { window, .. } => window,
+            TunePhase::Spread { window, .. } => window,
             _ => &self.row.seen.window,
         }
     }
@@ -87,12 +87,12 @@ impl ProcessRecord<'_> {
         }
     }
 
-    fn selects_by_heat(&self, phase: &Phase) -> bool {
+    fn selects_by_heat(&self, phase: &TunePhase) -> bool {
         match phase {
             // A window with few addresses goes on.
-            Phase::Observing => !matches!(self.after.phase, Phase::Observing),
-            Phase::Spread { .. } | Phase::Watching { .. } => true,
-            Phase::Trial { .. } | Phase::Check { .. } | Phase::Ended => false,
+            TunePhase::Observing => !matches!(self.after.phase, TunePhase::Observing),
+            TunePhase::Spread { .. } | TunePhase::Watching { .. } => true,
+            TunePhase::Trial { .. } | TunePhase::Check { .. } | TunePhase::Ended => false,
         }
     }
 
@@ -123,14 +123,14 @@ impl ProcessRecord<'_> {
     fn trial(&self) -> Option<TrialReading> {
         let (before, memory) = (&self.before, &self.row.seen.memory);
         let pairs = match &before.phase {
-            Phase::Trial { pairs, .. } => compared(pairs, before, memory),
-            Phase::Check { pairs } => whole(pairs, before, memory),
+            TunePhase::Trial { pairs, .. } => compared(pairs, before, memory),
+            TunePhase::Check { pairs } => whole(pairs, before, memory),
             _ => return None,
         };
         let estimate = estimate(&pairs, &self.row.seen.window);
         let interval = estimate.map(|estimate| estimate.interval(self.goal.trial.alpha));
         let verdict = self.after.trial.filter(|_| self.before.trial.is_none());
-        let is_check = matches!(self.before.phase, Phase::Check { .. });
+        let is_check = matches!(self.before.phase, TunePhase::Check { .. });
         Some(TrialReading {
             ratio: estimate.map(|estimate| estimate.ratio()),
             low_ratio: interval.map(|(low, _)| low),
@@ -146,14 +146,14 @@ impl ProcessRecord<'_> {
 }
 
 /// Name of a phase.
-const fn name(phase: &Phase) -> PhaseName {
+const fn name(phase: &TunePhase) -> PhaseName {
     match phase {
-        Phase::Observing => PhaseName::Observing,
-        Phase::Trial { .. } => PhaseName::Trial,
-        Phase::Spread { .. } => PhaseName::Spread,
-        Phase::Check { .. } => PhaseName::Check,
-        Phase::Watching { .. } => PhaseName::Watching,
-        Phase::Ended => PhaseName::Ended,
+        TunePhase::Observing => PhaseName::Observing,
+        TunePhase::Trial { .. } => PhaseName::Trial,
+        TunePhase::Spread { .. } => PhaseName::Spread,
+        TunePhase::Check { .. } => PhaseName::Check,
+        TunePhase::Watching { .. } => PhaseName::Watching,
+        TunePhase::Ended => PhaseName::Ended,
     }
 }
 
@@ -165,17 +165,17 @@ fn outcome(row: &Row) -> RoundOutcome {
             *failed_demotions.entry(outcome_name(act, "demoted")).or_insert(0) += 1;
         }
     }
-    let journal = &outcome.journal;
+    let journal = &outcome.attempts;
     let acted = outcome.begun.is_some() || journal.stopped.is_some();
     let untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
     RoundOutcome {
         untried_regions: if acted { untried } else { 0 },
         seconds: outcome.begun.zip(outcome.ended).map(|(begun, end)| (end - begun).as_seconds()),
-        verified_regions: outcome.journal.verified(),
-        failed: outcome.journal.failed(),
-        changed: outcome.journal.skipped.clone(),
+        verified_regions: outcome.attempts.verified(),
+        failed: outcome.attempts.failed(),
+        changed: outcome.attempts.skipped.clone(),
         demoted_regions: outcome.demoted(),
         failed_demotions,
-        stopped: outcome.journal.stopped,
+        stopped: outcome.attempts.stopped,
     }
 }

@@ -8,7 +8,7 @@ use hugepilot_units::{Nanos, Region};
 use super::allowance::Allowance;
 use super::decide::promotion;
 use super::expected::expected;
-use super::{Candidate, Candidates, Phase, State, TuneGoal};
+use super::{Candidate, Candidates, State, TuneGoal, TunePhase};
 
 /// Candidate of a process, by the place of the process in the snapshot.
 pub(super) type Ranked = (usize, Candidate);
@@ -34,7 +34,7 @@ impl<'a> Interval<'a> {
         let is_last = snapshot.interrupted || goal.model_only;
         let next = if is_last { Next::End } else { Next::Until(until) };
         for process in &snapshot.processes {
-            state.of_mut(&process.id).phase = Phase::Watching { idle: 0 };
+            state.of_mut(&process.id).phase = TunePhase::Watching { idle: 0 };
         }
         let allowance = Allowance::of_interval(goal, state, regions);
         let decisions = snapshot.processes.iter().map(|process| empty(process, next)).collect();

@@ -14,7 +14,7 @@ use super::allowance::Allowance;
 use super::exchange::{Contested, USUAL_RATIO};
 use super::expected::expected;
 use super::interval::empty;
-use super::{Candidate, Candidates, Phase, ProcessState, TuneGoal};
+use super::{Candidate, Candidates, ProcessState, TuneGoal, TunePhase};
 use crate::trial::speedup;
 
 /// Cost of a promotion before the first one was measured.
@@ -93,18 +93,18 @@ impl<'a> ProcessRound<'a> {
             decision,
         };
         match std::mem::take(&mut round.past.phase) {
-            Phase::Trial { pairs, shares, since, .. } if moment.is_last => {
+            TunePhase::Trial { pairs, shares, since, .. } if moment.is_last => {
                 round.abandon_trial(&pairs, shares, since);
             }
             _ if moment.is_last => round.end(),
-            Phase::Observing => round.begin(),
-            Phase::Trial { pairs, shares, before, since } => {
+            TunePhase::Observing => round.begin(),
+            TunePhase::Trial { pairs, shares, before, since } => {
                 round.read_trial(pairs, shares, before, since);
             }
-            Phase::Spread { pairs, window } => round.spread(pairs, window),
-            Phase::Check { pairs } => round.check(pairs),
-            Phase::Watching { idle } => round.watch(idle),
-            Phase::Ended => round.end(),
+            TunePhase::Spread { pairs, window } => round.spread(pairs, window),
+            TunePhase::Check { pairs } => round.check(pairs),
+            TunePhase::Watching { idle } => round.watch(idle),
+            TunePhase::Ended => round.end(),
         }
         round
     }
@@ -163,7 +163,7 @@ impl<'a> ProcessRound<'a> {
             }
             // A budget waits for the verdict of the trial of another process.
             Err(_) if self.moment.waits => {
-                self.past.phase = Phase::Observing;
+                self.past.phase = TunePhase::Observing;
                 self.decision.next = Next::Observe(self.goal.settle);
             }
             Err(cause) => {
@@ -172,7 +172,7 @@ impl<'a> ProcessRound<'a> {
                     self.past.no_trial = Some(cause);
                 }
                 self.promote_by_model(&candidates);
-                self.past.phase = Phase::Watching { idle };
+                self.past.phase = TunePhase::Watching { idle };
             }
         }
     }
@@ -244,11 +244,11 @@ impl<'a> ProcessRound<'a> {
         if !self.moment.waits {
             self.wish_by_trial(&candidates);
         }
-        self.past.phase = Phase::Watching { idle };
+        self.past.phase = TunePhase::Watching { idle };
     }
 
     fn end(&mut self) {
-        self.past.phase = Phase::Ended;
+        self.past.phase = TunePhase::Ended;
         self.decision.next = Next::End;
     }
 
@@ -281,7 +281,7 @@ impl<'a> ProcessRound<'a> {
 
     /// Whether the process is in the phase of exchanges.
     pub(super) const fn is_watching(&self) -> bool {
-        matches!(self.past.phase, Phase::Watching { .. })
+        matches!(self.past.phase, TunePhase::Watching { .. })
     }
 
     /// Whether a region may be exchanged: this goal promoted it at least a horizon ago, and nothing
@@ -334,13 +334,13 @@ impl<'a> ProcessRound<'a> {
     pub(super) fn finish(mut self) -> (ProcessDecision, ProcessState) {
         let acts = !self.decision.promote.is_empty() || !self.decision.demote.is_empty();
         match std::mem::take(&mut self.past.phase) {
-            Phase::Spread { pairs, .. } if self.spreads && !acts && !self.is_cut => {
-                self.past.phase = Phase::Check { pairs };
+            TunePhase::Spread { pairs, .. } if self.spreads && !acts && !self.is_cut => {
+                self.past.phase = TunePhase::Check { pairs };
                 self.decision.next = Next::Restart(self.goal.settle, self.goal.observe);
             }
-            Phase::Watching { .. } if acts => self.pause(0),
+            TunePhase::Watching { .. } if acts => self.pause(0),
             // The limit of a round says nothing of the process.
-            Phase::Watching { idle } => self.pause(idle + u32::from(!self.is_cut)),
+            TunePhase::Watching { idle } => self.pause(idle + u32::from(!self.is_cut)),
             phase => self.past.phase = phase,
         }
         (self.decision, self.past)
@@ -348,7 +348,7 @@ impl<'a> ProcessRound<'a> {
 
     /// Sets the time to the next reading, or ends the process's tune.
     fn pause(&mut self, idle: u32) {
-        self.past.phase = Phase::Watching { idle };
+        self.past.phase = TunePhase::Watching { idle };
         match self.contested {
             Some(Contested::Begins) => {
                 self.decision.next = Next::Renew(self.goal.observe);

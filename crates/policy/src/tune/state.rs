@@ -89,7 +89,7 @@ impl TrialResult {
 /// Phase of the goal in a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum TunePhase {
     /// First observation.
     #[default]
     Observing,
@@ -168,15 +168,11 @@ impl State {
         }
         state
     }
-    /// Returns the place that the policy reached.
-    pub const fn place(&self) -> &Place {
-        &self.place
-    }
     /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
     /// regions are not promoted until the next call.
     pub fn begin_again(&mut self, id: &ProcessId, resting: &[Region]) {
         let state = self.of_mut(id);
-        (state.phase, state.trial, state.no_trial) = (Phase::Observing, None, None);
+        (state.phase, state.trial, state.no_trial) = (TunePhase::Observing, None, None);
         state.regions.retain(|_, past| past.promoted.is_some());
         for past in state.regions.values_mut() {
             *past = TriedRegion { failures: 0, demoted: None, ..*past };
@@ -212,15 +208,15 @@ impl State {
     }
     /// Returns the processes whose trial led to promotions that are not complete.
     pub fn spreading(&self) -> Vec<Pid> {
-        self.pids_of(|state| matches!(state.phase, Phase::Spread { .. }))
+        self.pids_of(|state| matches!(state.phase, TunePhase::Spread { .. }))
     }
     /// Returns the processes in which new hot memory is promoted as it appears.
     pub fn watching(&self) -> Vec<Pid> {
-        self.pids_of(|state| matches!(state.phase, Phase::Watching { .. }))
+        self.pids_of(|state| matches!(state.phase, TunePhase::Watching { .. }))
     }
     /// Whether a process is before its first decision.
     pub fn is_new(&self, pid: Pid) -> bool {
-        self.processes.get(&pid).is_none_or(|state| matches!(state.phase, Phase::Observing))
+        self.processes.get(&pid).is_none_or(|state| matches!(state.phase, TunePhase::Observing))
     }
     /// Returns the processes with a trial in progress: samples are wanted there, more than usual.
     pub fn in_trial(&self) -> Vec<Pid> {
@@ -236,8 +232,8 @@ impl State {
 pub struct ProcessState {
     /// Start time, which differs from that of a later process with the same pid.
     pub start_ticks: u64,
-    /// Phase.
-    pub phase: Phase,
+    /// TunePhase.
+    pub phase: TunePhase,
     /// Regions that were tried.
     pub regions: BTreeMap<Region, TriedRegion>,
     /// Trial, once it ended.
@@ -271,17 +267,20 @@ pub struct ProcessState {
 impl ProcessState {
     /// Whether the last round promoted nothing, and no trial is in progress.
     pub const fn is_calm(&self) -> bool {
-        matches!(self.phase, Phase::Ended | Phase::Watching { idle: 1.. })
+        matches!(self.phase, TunePhase::Ended | TunePhase::Watching { idle: 1.. })
     }
 
     /// Whether a trial is in progress.
     pub const fn is_in_trial(&self) -> bool {
-        matches!(self.phase, Phase::Trial { .. })
+        matches!(self.phase, TunePhase::Trial { .. })
     }
 
     /// Whether a trial is in progress, or what follows from it.
     pub const fn is_trying(&self) -> bool {
-        matches!(self.phase, Phase::Trial { .. } | Phase::Spread { .. } | Phase::Check { .. })
+        matches!(
+            self.phase,
+            TunePhase::Trial { .. } | TunePhase::Spread { .. } | TunePhase::Check { .. }
+        )
     }
 
     /// Stall time on huge pages over that on base pages: of the trial, or the usual one.

@@ -1,16 +1,16 @@
 //! Machine of a recording.
 
 use hugepilot_kernel::{Root, cpu, memory, system, thp};
-use hugepilot_recording::Machine;
+use hugepilot_recording::RecordedMachine;
 use hugepilot_units::PageSizes;
 
 use crate::{stored, tlb_size};
 
 /// Reads the facts about the machine. Unknown ones are empty or 0.
-pub fn machine(root: &Root, sizes: PageSizes) -> Machine {
+pub fn machine(root: &Root, sizes: PageSizes) -> RecordedMachine {
     let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
     let settings = thp::ThpSettings::read(root);
-    Machine {
+    RecordedMachine {
         cpu: cpu::read(root).unwrap_or_default(),
         cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
         memory_bytes: memory::mem_info(root).map_or(0, |memory| memory.total.get()),

@@ -52,7 +52,7 @@ pub struct Head {
     /// Length of a slice; 0 if the recording has no metrics.
     pub every: Nanos,
     /// The machine.
-    pub machine: Machine,
+    pub machine: RecordedMachine,
     /// All metrics, also missing ones.
     pub metrics: Vec<Metric>,
     /// Source of stall samples and its rate: `cpu-clock at 500 Hz`; `None` without samples.
@@ -63,7 +63,7 @@ pub struct Head {
 
 /// Machine of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct RecordedMachine {
     /// Processor.
     pub cpu: Cpu,
     /// Processors that are online.

@@ -26,7 +26,7 @@ fn head() -> Head {
         started_unix_seconds: 1.5,
         started: Nanos::millis(3),
         every: Nanos::millis(100),
-        machine: Machine {
+        machine: RecordedMachine {
             cpu: Cpu {
                 vendor: "AuthenticAMD".to_owned(),
                 model_name: String::new(),

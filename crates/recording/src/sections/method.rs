@@ -7,7 +7,7 @@ use super::unseen;
 use crate::multiplexing::counted_metrics;
 use crate::text::{are_missing, much_unseen};
 use crate::timeline::Timeline;
-use crate::{End, Head, Machine, causes, help_of};
+use crate::{End, Head, RecordedMachine, causes, help_of};
 
 /// Observations that limit the report.
 pub(super) fn warnings(timeline: &Timeline) -> Section {
@@ -131,7 +131,7 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     Section::new("Method and machine", text).with(table)
 }
 
-fn of_machine(machine: &Machine, fact: &mut dyn FnMut(&str, Cell)) {
+fn of_machine(machine: &RecordedMachine, fact: &mut dyn FnMut(&str, Cell)) {
     let cpu = &machine.cpu;
     let name = if cpu.model_name.is_empty() { &cpu.vendor } else { &cpu.model_name };
     let name = format!("{name}, {} family {} model {}", cpu.vendor, cpu.family, cpu.model);
@@ -148,7 +148,7 @@ fn of_machine(machine: &Machine, fact: &mut dyn FnMut(&str, Cell)) {
     }
 }
 
-fn pages(machine: &Machine, fact: &mut dyn FnMut(&str, Cell)) {
+fn pages(machine: &RecordedMachine, fact: &mut dyn FnMut(&str, Cell)) {
     fact("base page", bytes(machine.base_page_bytes));
     fact("huge page", bytes(machine.huge_page_bytes));
 }

@@ -1,7 +1,7 @@
 //! Sections of the command that wrote a recording: its report, its runs, its rounds, its log.
 
 use hugepilot_render::model::{Bar, Cell, Plot, Report, Section, Table, Unit};
-use hugepilot_reports::daemon::Line;
+use hugepilot_reports::daemon::DaemonLine;
 use hugepilot_reports::{origin, value_report};
 use serde_json::Value;
 
@@ -109,8 +109,9 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
 pub(super) fn log(timeline: &Timeline) -> Section {
     let mut table = Table::new("Events", ["time", "event"]);
     let events = timeline.reports.iter().filter(|value| is_event(value));
-    let events = events.filter_map(|value| serde_json::from_value::<Line>(value.clone()).ok());
-    let events: Vec<Line> = events.collect();
+    let events =
+        events.filter_map(|value| serde_json::from_value::<DaemonLine>(value.clone()).ok());
+    let events: Vec<DaemonLine> = events.collect();
     for line in events.iter().take(MAX_ROWS) {
         let seconds = line.unix_seconds - timeline.head.started_unix_seconds;
         let text = hugepilot_reports::daemon_text(line).trim_end().replace('\n', "; ");

@@ -5,8 +5,8 @@ use hugepilot_record::{
     Cpu, Metric, MetricKind, MetricScope, Pid, ProcessId, ProvenanceCounts, Tid, Unit,
 };
 use hugepilot_recording::{
-    CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
-    PageSlice, Phase, RecordedProcess, RecordingWriter, SCHEMA, Slice, ThreadInfo, Timeline,
+    CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, MappingPages, PageSlice,
+    Phase, RecordedMachine, RecordedProcess, RecordingWriter, SCHEMA, Slice, ThreadInfo, Timeline,
     TlbSize, Window,
 };
 use hugepilot_testkit::Rng;
@@ -51,7 +51,7 @@ pub(crate) fn head() -> Head {
         started_unix_seconds: 1_795_600_000.0,
         started: Nanos::millis(START),
         every: Nanos::millis(100),
-        machine: Machine {
+        machine: RecordedMachine {
             cpu: Cpu {
                 vendor: "AuthenticAMD".to_owned(),
                 model_name: "AMD EPYC".to_owned(),

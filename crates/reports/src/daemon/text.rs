@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hugepilot_render::sentence::{Sentence, explain};
 use hugepilot_render::table::{counted, process_count};
 
-use crate::daemon::{Event, Freed, Line, ProcessFreed, Promoted, Totals, WorkCause};
+use crate::daemon::{DaemonLine, Event, Freed, ProcessFreed, Promoted, Totals, WorkCause};
 use crate::explain::text::regions;
 use crate::tune::text::sentence::trial;
 
@@ -13,7 +13,7 @@ use crate::tune::text::sentence::trial;
 ///
 /// # Panics
 /// Never: records hold only numbers, texts, lists and maps with text keys.
-pub fn daemon_line(line: &Line) -> String {
+pub fn daemon_line(line: &DaemonLine) -> String {
     let mut json = serde_json::to_value(line).expect("records are plain data");
     match &line.event {
         Event::Freed(freed) | Event::WouldFree(freed) => {
@@ -40,7 +40,7 @@ pub fn daemon_line(line: &Line) -> String {
 }
 
 /// Prints `line` for people: `<event>: <values>`, and a `help:` line for each suggestion.
-pub fn daemon_text(line: &Line) -> String {
+pub fn daemon_text(line: &DaemonLine) -> String {
     let use_percent = 100.0 * line.memory.use_ratio;
     let dry_run = if line.memory.dry_run { ", dry run" } else { "" };
     let (name, values) = name_and_values(line);
@@ -49,7 +49,7 @@ pub fn daemon_text(line: &Line) -> String {
     format!("{name}: use {use_percent:.1}%{of}{dry_run}, {values}\n{help}")
 }
 
-fn name_and_values(line: &Line) -> (&'static str, String) {
+fn name_and_values(line: &DaemonLine) -> (&'static str, String) {
     let (high, low) = (line.memory.high_ratio, line.memory.low_ratio);
     let dry_run = line.memory.dry_run;
     match &line.event {

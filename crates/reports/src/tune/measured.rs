@@ -32,7 +32,7 @@ pub struct Performance {
 impl Performance {
     /// Speedup over `base`, by medians in the first unit that both have: the progress metric, then
     /// throughput, then time, then work that was found.
-    pub fn speedup_over(&self, base: Self, larger_is_better: bool) -> Option<f64> {
+    fn speedup_over(&self, base: Self, larger_is_better: bool) -> Option<f64> {
         let (this, base, is_larger_better) = self.common(base, larger_is_better)?;
         let (this, base) = (this.median, base.median);
         let ratio = if is_larger_better { this / base } else { base / this };

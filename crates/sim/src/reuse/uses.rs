@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use super::stack::{NEVER, Page};
-use crate::runs::Run;
+use crate::runs::AccessRun;
 
 /// Most pages for which the loads alone cost more than they save: 16 bytes each, 512 KiB in all.
 /// These stay in the second cache of a Zen 4 core, which has 1 MiB, beside what a batch needs.
@@ -70,8 +70,8 @@ impl Intervals {
     pub(super) fn touch_all(
         &mut self,
         mut time: u64,
-        runs: &[Run],
-        page: impl Fn(&Run) -> usize,
+        runs: &[AccessRun],
+        page: impl Fn(&AccessRun) -> usize,
     ) -> u64 {
         if self.uses.len() > IN_CACHE {
             // Loads alone, so that the CPU waits for the memory of many pages at once: a use of one
@@ -149,7 +149,7 @@ mod tests {
     fn times_and_counts_have_48_bits() {
         let mut intervals = Intervals::default();
         intervals.resize(1);
-        let run = Run { page: 0, accesses: u32::MAX };
+        let run = AccessRun { page: 0, accesses: u32::MAX };
         let mut time = 1 << 40;
         for _ in 0..5 {
             time = intervals.touch_all(time + 7, &[run], |_| 0);

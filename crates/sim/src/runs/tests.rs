@@ -17,7 +17,7 @@ fn a_footprint_has_an_end() {
     assert!(!footprint.is_full());
     footprint.add(0, 0, (0..5).map(|region| region << 21), &mut batch);
     assert!(footprint.is_full());
-    let regions: Vec<u32> = batch.runs().iter().map(Run::region).collect();
+    let regions: Vec<u32> = batch.runs().iter().map(AccessRun::region).collect();
     assert_eq!(regions, [0, 1, 2, 0, 1, 2, 2, 2]);
 }
 
@@ -25,14 +25,15 @@ fn a_footprint_has_an_end() {
 fn accesses_of_a_thread_to_one_page_are_one_run() {
     let (batch, footprint) =
         batch(&[(0, 0x5000), (0, 0x5ff8), (1, 0x5000), (0, 0x5008), (0, 0x20_0000)]);
-    let run = |page, accesses| Run { page, accesses };
-    let turns: Vec<(u16, &[Run])> = batch.turns().map(|turn| (turn.thread, turn.runs)).collect();
-    let expected: [(u16, &[Run]); 3] =
+    let run = |page, accesses| AccessRun { page, accesses };
+    let turns: Vec<(u16, &[AccessRun])> =
+        batch.turns().map(|turn| (turn.thread, turn.runs)).collect();
+    let expected: [(u16, &[AccessRun]); 3] =
         [(0, &[run(5, 2)]), (1, &[run(5, 1)]), (0, &[run(5, 1), run(512, 1)])];
     assert_eq!(turns, expected);
     assert_eq!(batch.runs().len(), 4);
     assert_eq!((footprint.pages(), footprint.threads()), (2, 2));
-    assert_eq!(size_of::<Run>(), 8);
+    assert_eq!(size_of::<AccessRun>(), 8);
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn a_new_thread_on_a_core_has_runs_of_its_own() {
     footprint.add(1, 0, [0x5000, 0x5008], &mut batch);
     footprint.add(1, 0, [0x5010], &mut batch);
     let turns: Vec<_> = batch.turns().map(|turn| (turn.is_new, turn.runs.to_vec())).collect();
-    let run = |accesses| vec![Run { page: 5, accesses }];
+    let run = |accesses| vec![AccessRun { page: 5, accesses }];
     assert_eq!(turns, [(false, run(1)), (true, run(3))]);
 }
 

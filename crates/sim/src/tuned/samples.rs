@@ -13,7 +13,7 @@ use hugepilot_units::VirtAddr;
 
 use super::SIZES;
 use crate::cost::CostModel;
-use crate::runs::{Batch, Run};
+use crate::runs::{AccessRun, Batch};
 
 /// Streams of a thread that are followed at once.
 const STREAMS: usize = 16;
@@ -122,7 +122,7 @@ impl Samples {
         }
     }
 
-    fn visit(&mut self, thread: usize, run: &Run) {
+    fn visit(&mut self, thread: usize, run: &AccessRun) {
         let region = run.region() as usize;
         let page = run.base_page(self.numbers[region]);
         let pattern = self.streams[thread].visit(page, run.accesses);

@@ -126,7 +126,7 @@ fn scarce_frames_stop_a_policy_that_does_not_know() {
     config.frames = Some(10);
     let (machine, footprint, rounds) = simulate(config, 10);
     assert_eq!(promoted(&machine, &footprint).0, 10);
-    assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::NoHugePages));
+    assert_eq!(rounds[0].rows[0].outcome.attempts.stopped, Some(Stop::NoHugePages));
 }
 
 /// Two of ten huge pages are demoted, so that two of four promotions find one.
@@ -142,8 +142,8 @@ fn frames_of_demoted_regions_are_free_again() {
     let (accesses, layout) = (RATE * 11, &Layout::default());
     let view = View { accesses, names: &[], footprint: &footprint, layout };
     let outcome = machine.act(0, &decided, &view);
-    assert_eq!((outcome.demotions.len(), outcome.journal.acts.len()), (2, 2));
-    assert_eq!(outcome.journal.stopped, Some(Stop::NoHugePages));
+    assert_eq!((outcome.demotions.len(), outcome.attempts.acts.len()), (2, 2));
+    assert_eq!(outcome.attempts.stopped, Some(Stop::NoHugePages));
     assert_eq!((machine.frames, promoted(&machine, &footprint).0), (Some(0), 10));
 }
 

@@ -29,8 +29,12 @@ pub(super) fn missing(program: &Program) -> Option<String> {
     if let Some((name, package)) = need {
         return Some(format!("no {name}; sudo apt-get install {package}"));
     }
-    let is_of_suite = program.command.iter().any(|word| word.starts_with("{gapbs}"));
-    is_of_suite.then(suite)?.err().map(|error| error.to_string())
+    let of_suite = program.command.iter().find_map(|word| word.strip_prefix("{gapbs}/"))?;
+    match suite() {
+        Ok(folder) => (!folder.join(of_suite).exists())
+            .then(|| format!("no {of_suite} in {}: run make there", folder.display())),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 impl Prepared {

@@ -220,18 +220,18 @@ fn beside_native(
     one: &mut dyn FnMut(&[String]) -> Result<Took>,
 ) -> Result<()> {
     let (first, rest) = program.split_first().context("a program")?;
-    let (mut command, mut accesses, mut times) = (String::new(), 0, Rounds::default());
+    let (mut command, mut rates, mut times) = (String::new(), Vec::new(), Rounds::default());
     for order in Orders::rotated(2).take(bench.options.pairs) {
         times.measure(order, |which| -> Result<f64> {
             if which == 0 {
                 return seconds(Command::new(first).args(rest));
             }
             let took = one(program)?;
-            (command, accesses) = (took.command, took.accesses);
+            command = took.command;
+            rates.push(rate(took.accesses, took.seconds));
             Ok(took.seconds)
         })?;
     }
-    let rates = times.of(1).map(|&seconds| rate(accesses, seconds)).collect();
     let over_native = times.of(0).zip(times.of(1)).map(|(native, took)| took / native).collect();
     let input = shown_program(program).replace(" -- ", "");
     bench.add(

@@ -112,6 +112,8 @@ fn ambiguous_columns_are_refused() {
         ("0 1\n0 2 8\n1 2 9\n", &["g.txt:1: columns vary: 2", "--skip-lines 1"][..]),
         ("0 1 7\n0 2 8\n1 2\n", &["g.txt:3: columns vary: 2"]),
         ("0 1\n0 1 2\n5 6\n", &["g.txt:3: columns vary: 2"]),
+        ("0 1\n0 1 2\n5 6 7\n", &["g.txt:1: columns vary"]),
+        ("source,target\n0,1,2\n", &["g.txt:2:"]),
         (
             "0 1 7 1\n0 2 8 1\n",
             &["g.txt:1: \"0 1 7 1\" has 4 columns", "--columns source,target,weight,-"],

@@ -21,7 +21,7 @@ impl Acted {
     }
 
     fn stopped(&self) -> Option<Stop> {
-        self.changes.outcome.journal.stopped
+        self.changes.outcome.attempts.stopped
     }
 }
 
@@ -125,9 +125,9 @@ fn a_list_promotes_demotes_and_splits() {
     ];
     let mut rule = Allowed::default();
     assert_eq!(carry_out(plan.map(|act| (0, act)), &mut process, &mut rule), Ok(true));
-    let ProcessOutcome { journal, demotions, .. } = &process[0].changes.outcome;
+    let ProcessOutcome { attempts, demotions, .. } = &process[0].changes.outcome;
     assert_eq!(rule.log, [6, 5, 7, 6].map(|region| (Pid(1), region)));
-    assert_eq!((journal.verified(), journal.stopped), (2, None));
+    assert_eq!((attempts.verified(), attempts.stopped), (2, None));
     let freed = demotions.iter().map(|act| act.outcome).collect::<Vec<_>>();
     assert_eq!(freed, [100, 400].map(|pages| SplitOutcome::Freed(Bytes::kib(4 * pages))));
 }
@@ -141,8 +141,8 @@ fn after_a_slow_collapse_the_rule_rests_or_ends_the_process() {
         let plan = promotions.iter().map(|promotion| (0, PlannedAct::Promote(promotion)));
         let mut rule = Allowed { rests, ..Allowed::default() };
         assert_eq!(carry_out(plan, &mut process, &mut rule), Ok(true));
-        let journal = &process[0].changes.outcome.journal;
-        assert_eq!((journal.verified(), journal.stopped), (verified, stopped));
+        let attempts = &process[0].changes.outcome.attempts;
+        assert_eq!((attempts.verified(), attempts.stopped), (verified, stopped));
         // Ten times as long as the collapse, of 42 ms.
         assert_eq!(rule.rested, Nanos::millis(if rests { 2 * 420 } else { 420 }));
     }
@@ -156,7 +156,7 @@ fn no_rest_is_left_after_a_last_collapse_that_is_slow() {
     let plan = promotions.iter().map(|promotion| (0, PlannedAct::Promote(promotion)));
     let mut rule = Allowed { rests: true, ..Allowed::default() };
     assert_eq!(carry_out(plan, &mut process, &mut rule), Ok(true));
-    assert_eq!((process[0].stopped(), process[0].changes.outcome.journal.verified()), (None, 2));
+    assert_eq!((process[0].stopped(), process[0].changes.outcome.attempts.verified()), (None, 2));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn an_exec_during_an_act_is_not_the_end_of_the_process() {
         let target = FakeTarget::with_regions([1]).scripted([script]);
         let mut changes = Changes::default();
         changes.make(&target, &PlannedAct::Promote(&picks(1..2)[0]));
-        assert_eq!(changes.outcome.journal.stopped, Some(stop));
+        assert_eq!(changes.outcome.attempts.stopped, Some(stop));
     }
 }
 
@@ -212,7 +212,7 @@ fn a_look_that_fails_forgets_nothing_and_the_first_must_not() {
         let mut new = Changes::default();
         target.unreadable.set(Some(errno));
         assert_eq!(split_at(&mut new, &target, 7), None);
-        assert_eq!(new.outcome.journal.stopped, Some(stop));
+        assert_eq!(new.outcome.attempts.stopped, Some(stop));
     }
 }
 
@@ -226,7 +226,7 @@ fn a_process_of_another_run_is_not_changed() {
         target.unknown.set(unknown);
         let mut changes = Changes::default();
         assert_eq!(split_at(&mut changes, &target, 7), None);
-        assert_eq!(changes.outcome.journal.stopped, Some(stop));
+        assert_eq!(changes.outcome.attempts.stopped, Some(stop));
         assert!(target.asked.borrow().is_empty());
     }
 }
@@ -261,7 +261,7 @@ fn a_promoted_region_returns_to_base_pages_unless_that_is_forbidden() {
     target.unreadable.set(Some(Errno::EACCES));
     let mut changes = Changes::default();
     assert!(changes.make(&target, &PlannedAct::Demote(Region::new(8))).is_none());
-    assert_eq!(changes.outcome.journal.stopped, Some(Stop::NotPermitted));
+    assert_eq!(changes.outcome.attempts.stopped, Some(Stop::NotPermitted));
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Kept {
 }
 
 impl Log for Kept {
-    fn line(&mut self, _: &Line) {}
+    fn line(&mut self, _: &DaemonLine) {}
     fn sampled(&mut self, processes: &[ProcessId]) {
         self.sampled.extend(processes.iter().map(|id| id.pid));
     }

@@ -19,7 +19,7 @@ fn program(pid: i32, regions: u64, ratio: f64) -> (Rc<FakeTarget>, f64) {
     (Rc::new(fake), ratio)
 }
 
-/// Machine with these programs, on which others use `others` MiB.
+/// LiveSystem with these programs, on which others use `others` MiB.
 pub(super) fn machine(
     programs: Vec<(Rc<FakeTarget>, f64)>,
     others: impl Fn(f64) -> f64 + 'static,
@@ -31,8 +31,8 @@ pub(super) fn allowing(rule: Rule) -> Config {
     Config { rules: vec![Rule { promote: Permission::Allow, ..rule }], ..config() }
 }
 
-fn promoted(lines: &[Line]) -> Vec<Promoted> {
-    let promoted = |line: &Line| match &line.event {
+fn promoted(lines: &[DaemonLine]) -> Vec<Promoted> {
+    let promoted = |line: &DaemonLine| match &line.event {
         Event::Promoted(promoted) | Event::WouldPromote(promoted) => Some(promoted.clone()),
         _ => None,
     };
@@ -130,7 +130,7 @@ pub(super) fn bloated_program(pid: i32, regions: u64, zeros: u64) -> (Rc<FakeTar
     (Rc::new(target), ratio)
 }
 
-fn first_split(lines: &[Line]) -> Option<f64> {
+fn first_split(lines: &[DaemonLine]) -> Option<f64> {
     let first = lines.iter().find(|line| matches!(line.event, Event::Freed(_)));
     first.map(|line| line.unix_seconds - BEGIN.as_seconds())
 }
@@ -298,7 +298,7 @@ fn a_process_that_forks_is_not_promoted() {
     let lines = sim.run(config);
     let first = |pid: i32| {
         let is_own =
-            |line: &&Line| matches!(&line.event, Event::Promoted(one) if one.pid == Pid(pid));
+            |line: &&DaemonLine| matches!(&line.event, Event::Promoted(one) if one.pid == Pid(pid));
         lines.iter().find(is_own).map(|line| line.unix_seconds - BEGIN.as_seconds())
     };
     assert_eq!(first(1), None, "{lines:?}");
@@ -330,7 +330,7 @@ fn a_fork_ends_the_trial() {
     assert_eq!(of(2).len(), 2, "cut, and again: {lines:?}");
     // The 128 regions of the cut trial rest.
     assert_eq!((of(2)[1].huge_pages_promoted, huge(&sim.programs[1].0)), (172, 172), "{lines:?}");
-    let skipped = |line: &&Line| {
+    let skipped = |line: &&DaemonLine| {
         matches!(line.event, Event::Skipped { cause: ExclusionCause::Forks { seen: true }, .. })
     };
     assert_eq!(lines.iter().filter(skipped).count(), 1, "{lines:?}");

@@ -72,7 +72,7 @@ impl Checked {
 }
 
 impl Log for Checked {
-    fn line(&mut self, _: &Line) {}
+    fn line(&mut self, _: &DaemonLine) {}
 
     fn round(&mut self, goal: &Goal, round: &JournalRound) {
         self.explainer.add(goal, round);
@@ -80,7 +80,7 @@ impl Log for Checked {
             JournalRound::Tune(round) => {
                 for Row { decision, outcome, .. } in &round.rows {
                     let (pid, at) = (decision.process.pid, outcome.begun.unwrap_or_default());
-                    let acts = outcome.journal.acts.iter();
+                    let acts = outcome.attempts.acts.iter();
                     for act in acts.filter(|act| act.outcome == ActOutcome::Verified) {
                         self.note(pid, act.region, at, Change::Promoted);
                     }
@@ -101,8 +101,8 @@ impl Log for Checked {
     }
 }
 
-/// Machine with up to three programs that may be promoted, beside others whose memory use changes
-/// in steps.
+/// LiveSystem with up to three programs that may be promoted, beside others whose memory use
+/// changes in steps.
 fn random_machine(seed: u64) -> (Sim, Config) {
     let mut rng = Rng::new(seed);
     let programs: Vec<_> = (0..1 + rng.bits() % 3)

@@ -95,7 +95,7 @@ fn a_failure_is_logged_and_not_repeated_soon() {
     let sim = Sim::new(vec![denied, bloated(8, 100, 400)], |_| 250.0);
     let lines = sim.run(config());
     let denied = ExclusionCause::Stopped { stop: Stop::NotPermitted };
-    let is_denied = |line: &Line| {
+    let is_denied = |line: &DaemonLine| {
         matches!(&line.event, Event::Skipped { pid: Pid(7), cause, .. }
             if *cause == denied)
     };

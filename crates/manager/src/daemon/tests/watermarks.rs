@@ -10,7 +10,7 @@ fn use_stays_between_the_watermarks() {
     let lines = sim.run(config());
     assert_eq!(names(&lines)[..4], ["started", "working", "skipped", "planned"]);
     assert!(sim.peak() <= Bytes::mib(806), "{}", sim.peak());
-    let stretches: Vec<&Line> =
+    let stretches: Vec<&DaemonLine> =
         lines.iter().filter(|line| matches!(line.event, Event::Idle(_))).collect();
     assert!(stretches.len() >= 2, "{:?}", names(&lines));
     for line in stretches {
@@ -42,7 +42,7 @@ fn a_cgroup_near_its_limit_is_relieved_while_the_machine_has_memory() {
     let mut sim = Sim::new(vec![bloated(7, 300, 410), bloated(8, 300, 410)], |_| 100.0);
     (sim.limit, sim.group) = (Bytes::gib(16), Some((Bytes::mib(640), vec![7])));
     let lines = sim.run(config());
-    let of_group = |line: &&Line| line.cgroup.as_deref() == Some(GROUP);
+    let of_group = |line: &&DaemonLine| line.cgroup.as_deref() == Some(GROUP);
     let names = names(&lines);
     assert_eq!(names[..2], ["started", "working"]);
     assert!(lines.iter().skip(1).take(names.len() - 2).all(|line| of_group(&line)), "{lines:?}");
@@ -81,7 +81,7 @@ fn a_lifted_limit_is_logged_once_and_so_is_its_return() {
 fn nothing_left_is_logged_once_and_scans_become_rare() {
     let sim = Sim::new(vec![bloated(7, 100, 100)], |_| 700.0);
     let lines = sim.run(config());
-    let exhausted: Vec<&Line> =
+    let exhausted: Vec<&DaemonLine> =
         lines.iter().filter(|line| matches!(line.event, Event::Exhausted { .. })).collect();
     assert_eq!(exhausted.len(), 1, "{:?}", names(&lines));
     let scans = names(&lines).iter().filter(|&name| name == "planned").count();
@@ -116,7 +116,8 @@ fn the_budget_holds_until_use_is_critical() {
         let mut sim = Sim::new(fakes(), move |_| others);
         (sim.limit, sim.seconds) = (Bytes::mib(4000), 100);
         let lines = sim.run(slow.clone());
-        let is_over = |line: &Line| matches!(&line.event, Event::Freed(freed) if freed.over_budget);
+        let is_over =
+            |line: &DaemonLine| matches!(&line.event, Event::Freed(freed) if freed.over_budget);
         let over = lines.iter().any(is_over);
         (sim.cpu_time().as_seconds(), over)
     };
@@ -159,7 +160,7 @@ fn samples_are_taken_unless_use_is_critical() {
 fn processes_without_samples_are_counted() {
     let sim = Sim::new(vec![bloated(7, 150, 410), bloated(UNSAMPLED.0, 150, 410)], |_| 250.0);
     let lines = sim.run(Config::default());
-    let planned = |line: &Line| match &line.event {
+    let planned = |line: &DaemonLine| match &line.event {
         Event::Planned { order, not_sampled, .. } => Some((order.clone(), *not_sampled)),
         _ => None,
     };

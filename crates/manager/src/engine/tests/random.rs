@@ -4,7 +4,7 @@
 mod exchange;
 
 use hugepilot_policy::Ledger;
-use hugepilot_policy::tune::Phase;
+use hugepilot_policy::tune::TunePhase;
 use hugepilot_record::schedule::ScheduleAction;
 use hugepilot_record::{PolicyName, Pressure};
 use hugepilot_reports::tune::RegionState;
@@ -175,7 +175,7 @@ impl Machine {
             added += past.added;
         }
         let verified = |(decision, outcome): (&ProcessDecision, &ProcessOutcome)| -> Vec<Bytes> {
-            let acts = outcome.journal.acts.iter();
+            let acts = outcome.attempts.acts.iter();
             let verified = acts.filter(|act| act.outcome == ActOutcome::Verified);
             let planned = verified.map(|act| {
                 decision.promote.iter().find(|one| one.region == act.region).unwrap().added
@@ -219,7 +219,7 @@ impl Machine {
         let mut new = Bytes::ZERO;
         for Row { decision, outcome, .. } in &round.rows {
             let pid = decision.process.pid;
-            let acts = outcome.journal.acts.iter();
+            let acts = outcome.attempts.acts.iter();
             for act in acts.filter(|act| act.outcome == ActOutcome::Verified) {
                 let freed = SIZES.base.times(self.lazily_freed[&(pid, act.region)]);
                 *self.taken.entry(pid).or_insert(Bytes::ZERO) += freed;
@@ -282,7 +282,7 @@ impl Machine {
             let pressure = target.pressure.get().unwrap_or_default();
             let is_short = guard.limits.is_pressed(pressure)
                 || guard.limits.headroom_skip(target.headroom.get(), SIZES.huge).is_some();
-            let acts = outcome.journal.acts.len();
+            let acts = outcome.attempts.acts.len();
             assert!(!is_short || acts == 0, "seed {}: {acts} promotions, {pressure:?}", self.seed);
         }
     }
@@ -291,7 +291,7 @@ impl Machine {
         for Row { decision, outcome, .. } in &round.rows {
             let pid = decision.process.pid;
             let Some(begun) = outcome.begun else { continue };
-            for act in &outcome.journal.acts {
+            for act in &outcome.attempts.acts {
                 let changes = self.changes.entry((pid, act.region)).or_default();
                 if act.outcome == ActOutcome::Verified {
                     changes.times.push(begun);
@@ -301,7 +301,7 @@ impl Machine {
                 }
             }
             let past = round.state.of(&decision.process);
-            let watches = past.is_some_and(|past| matches!(past.phase, Phase::Watching { .. }));
+            let watches = past.is_some_and(|past| matches!(past.phase, TunePhase::Watching { .. }));
             for act in outcome.demotions.iter().filter(|act| is_split(act)) {
                 let changes = self.changes.entry((pid, act.region)).or_default();
                 let least = changes.demote(begun, self.goal.horizon);

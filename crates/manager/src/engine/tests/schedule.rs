@@ -34,7 +34,7 @@ fn acts(rounds: &[Round]) -> Vec<(f64, ScheduleAction, u64)> {
     let mut acts = Vec::new();
     for outcome in rounds.iter().flat_map(Round::outcomes) {
         let begun = outcome.begun.unwrap_or_default().as_seconds() - 1.0;
-        let promoted = outcome.journal.acts.iter().map(|act| (Promote, act.region));
+        let promoted = outcome.attempts.acts.iter().map(|act| (Promote, act.region));
         let demoted = outcome.demotions.iter().map(|act| (Demote, act.region));
         acts.extend(demoted.chain(promoted).map(|(action, at)| (begun, action, at.get() - FIRST)));
     }

@@ -72,6 +72,38 @@ fn the_performance_of_a_program_is_reported_once() {
 }
 
 #[test]
+fn only_a_process_that_was_given_running_can_end_before_its_tune() {
+    let has_ended = |launched, program| {
+        let sampled = Sampled { has_ended: true, ..Sampled::default() };
+        let end = Some(TargetEnd { sampled, ..TargetEnd::default() });
+        let target = TargetFacts { launched, program, end, ..target(1, Fold::default()) };
+        finished(vec![target]).reports().remove(0).target_ended
+    };
+    assert!(has_ended(false, None));
+    assert!(!has_ended(true, None), "its end is that of the tune");
+    assert!(!has_ended(false, Some(Program::default())), "a worker of the process that was given");
+}
+
+#[test]
+fn memory_on_huge_pages_after_a_tune_is_that_at_its_end_or_else_the_last_that_was_read() {
+    let after = |huge, fold| {
+        let end = Some(TargetEnd { huge, ..TargetEnd::default() });
+        let target = TargetFacts { end, ..target(1, fold) };
+        finished(vec![target]).reports().remove(0).acts.huge_bytes_after
+    };
+    let decided = || {
+        let mut fold = Fold::default();
+        fold.add(&round(process(), 9, Nanos::seconds(2)), &State::default(), None, false);
+        fold
+    };
+    let last = decided().shown().unwrap().huge_after;
+    assert_ne!(last, Bytes::mib(2));
+    assert_eq!(after(Some(Bytes::mib(6)), decided()), Some(Bytes::mib(6)));
+    assert_eq!(after(None, decided()), Some(last), "it ended");
+    assert_eq!(after(None, Fold::default()), Some(Bytes::mib(2)), "when it was first read");
+}
+
+#[test]
 fn each_of_several_processes_knows_what_the_others_got_of_the_budget() {
     let others = |dry_run, budget: Option<Amount>| {
         let mut fold = Fold::default();

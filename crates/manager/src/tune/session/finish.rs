@@ -55,7 +55,7 @@ impl Session<'_> {
         let (world, pid, now) = (&self.engine.world, target.pid(), self.now());
         let sampled = self.sampled(&target, now);
         let facts = &mut target.facts;
-        if sampled.has_ended && !facts.launched {
+        if sampled.has_ended && facts.was_given() {
             facts.fold.stopped.get_or_insert(Stop::TargetGone);
         }
         if let Some(error) = world.unreadable(pid) {

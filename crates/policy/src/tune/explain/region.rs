@@ -7,7 +7,7 @@ use hugepilot_reports::explain::{ExplainedRegion, RegionChoice};
 use hugepilot_units::Region;
 
 use super::super::candidates::Judge;
-use super::super::{Candidates, Phase, Policy};
+use super::super::{Candidates, Policy, TunePhase};
 use super::ProcessRecord;
 use crate::explain::ShownRegions;
 use crate::round::outcome_name;
@@ -48,7 +48,7 @@ impl ProcessRecord<'_> {
         if self.row.decision.demote.contains(&region) {
             return RegionChoice::Demote;
         }
-        if let Phase::Trial { pairs, .. } = &self.after.phase
+        if let TunePhase::Trial { pairs, .. } = &self.after.phase
             && pairs.iter().any(|(pair, _)| pair.control == region)
         {
             return RegionChoice::Control;
@@ -84,7 +84,7 @@ impl ProcessRecord<'_> {
 
     /// Outcome of the act on a region in a word.
     fn outcome_of(&self, region: Region) -> Option<String> {
-        let promotion = self.row.outcome.journal.acts.iter().find(|act| act.region == region);
+        let promotion = self.row.outcome.attempts.acts.iter().find(|act| act.region == region);
         let demoted = self.row.outcome.demotions.iter().find(|act| act.region == region);
         promotion
             .map(|act| match act.outcome {
@@ -99,7 +99,7 @@ impl ProcessRecord<'_> {
     /// Whether a planned promotion was not tried; not in a dry run. Regions that changed after the
     /// plan are counted, not named, and are among these.
     fn is_untried(&self, region: Region) -> bool {
-        let acted = self.row.outcome.begun.is_some() || self.row.outcome.journal.stopped.is_some();
+        let acted = self.row.outcome.begun.is_some() || self.row.outcome.attempts.stopped.is_some();
         acted && self.row.decision.promote.iter().any(|promotion| promotion.region == region)
     }
 }

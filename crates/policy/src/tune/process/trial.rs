@@ -10,7 +10,7 @@ use super::{MAX_IDLE, ProcessRound, Wish};
 use crate::trial::{StallShares, speedup};
 use crate::tune::exchange::USUAL_RATIO;
 use crate::tune::pairs::{CountedPair, compared, estimate, whole, with_stalls};
-use crate::tune::{Candidate, Candidates, Phase, TrialResult};
+use crate::tune::{Candidate, Candidates, TrialResult, TunePhase};
 
 impl ProcessRound<'_> {
     /// Promotes one region of each pair.
@@ -26,7 +26,7 @@ impl ProcessRound<'_> {
             .map(|&candidate| Wish { candidate, saving: self.saving(&candidate, USUAL_RATIO) })
             .collect();
         let (before, since) = (self.window.clone(), self.moment.time);
-        self.past.phase = Phase::Trial { pairs, shares, before, since };
+        self.past.phase = TunePhase::Trial { pairs, shares, before, since };
         self.decision.next = Next::Restart(self.goal.settle, self.goal.settle);
     }
 
@@ -43,7 +43,7 @@ impl ProcessRound<'_> {
         if promoted == 0 {
             self.past.no_trial = Some(NoTrial::NonePromoted { pairs: pairs.len() as u64 });
             // What failed for every pair will fail for the rest.
-            self.past.phase = Phase::Watching { idle: MAX_IDLE - 1 };
+            self.past.phase = TunePhase::Watching { idle: MAX_IDLE - 1 };
             return;
         }
         let compared = compared(&pairs, &self.past, &self.seen.memory);
@@ -63,7 +63,7 @@ impl ProcessRound<'_> {
             if !is_open {
                 self.decision.next = Next::Observe(Nanos::ZERO);
             }
-            self.past.phase = Phase::Trial { pairs, shares, before, since };
+            self.past.phase = TunePhase::Trial { pairs, shares, before, since };
         } else if is_void {
             self.void_trial(promoted, &compared);
         } else {
@@ -80,7 +80,7 @@ impl ProcessRound<'_> {
         self.past.no_trial = Some(NoTrial::PairsChanged { pairs, left });
         // Where others promoted the control, the promoted region stays as well.
         self.take_back(compared);
-        self.past.phase = Phase::Watching { idle: 0 };
+        self.past.phase = TunePhase::Watching { idle: 0 };
     }
 
     /// Takes the promotions of a trial back, or promotes the rest.
@@ -103,7 +103,7 @@ impl ProcessRound<'_> {
         }
         let mut window = before;
         window.extend(&self.seen.window);
-        self.past.phase = Phase::Spread { pairs: compared, window };
+        self.past.phase = TunePhase::Spread { pairs: compared, window };
         self.decision.next = Next::Observe(Nanos::ZERO);
     }
 
@@ -137,7 +137,7 @@ impl ProcessRound<'_> {
     /// Promotes the rest, as far as it pays; [`Self::finish`] ends the phase.
     pub(super) fn spread(&mut self, pairs: Vec<CountedPair>, window: Window) {
         if self.moment.waits {
-            self.past.phase = Phase::Spread { pairs, window };
+            self.past.phase = TunePhase::Spread { pairs, window };
             self.decision.next = Next::Observe(self.goal.settle);
             return;
         }
@@ -145,7 +145,7 @@ impl ProcessRound<'_> {
         let candidates = self.candidates();
         self.wish_by_trial(&candidates);
         self.spreads = true;
-        self.past.phase = Phase::Spread { pairs, window };
+        self.past.phase = TunePhase::Spread { pairs, window };
         self.decision.next = Next::Observe(Nanos::ZERO);
     }
 
@@ -171,7 +171,7 @@ impl ProcessRound<'_> {
         let rest = self.goal.observe - seen.length();
         if rest > Nanos::ZERO || !self.is_memory_new() {
             self.decision.next = Next::Observe(rest);
-            self.past.phase = Phase::Check { pairs };
+            self.past.phase = TunePhase::Check { pairs };
             return;
         }
         let check = estimate(&whole(&pairs, &self.past, &self.seen.memory), seen);
@@ -179,7 +179,7 @@ impl ProcessRound<'_> {
             let both = check.zip(trial.estimate);
             trial.confirmed = both.and_then(|(check, trial)| check.confirms(&trial));
         }
-        self.past.phase = Phase::Watching { idle: 0 };
+        self.past.phase = TunePhase::Watching { idle: 0 };
     }
 
     /// Whether the memory was read for this round.

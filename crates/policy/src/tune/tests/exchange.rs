@@ -21,7 +21,7 @@ fn equal_regions_never_change_places() {
         let state = program.run(&goal, Nanos::new(10 * horizon.get()) + Nanos::seconds(15));
         trials += u32::from(state.trial.is_some());
         // After its end a tune exchanges nothing: it demoted a trial without a gain.
-        if state.phase != Phase::Ended {
+        if state.phase != TunePhase::Ended {
             let times = |count| program.changes.values().filter(|&&times| times == count).count();
             watched += u32::from(times(1) > 0);
             assert_eq!(times(1), program.changes.len(), "seed {seed}, {ratio}, {rate} Hz");

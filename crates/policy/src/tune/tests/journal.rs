@@ -222,7 +222,7 @@ fn an_interrupted_trial_without_a_reading_has_its_pairs() {
     let rounds = reader.map(|round| tune(round.unwrap()));
     let is_in_trial = |round: &Round| {
         let state = round.state.of(&round.rows[0].seen.id);
-        matches!(state.map(|state| &state.phase), Some(Phase::Trial { .. }))
+        matches!(state.map(|state| &state.phase), Some(TunePhase::Trial { .. }))
     };
     let round = rounds.into_iter().find(is_in_trial).unwrap();
     let trial = |has_stalls: bool| {

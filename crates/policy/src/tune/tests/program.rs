@@ -227,7 +227,7 @@ impl Program {
         for promotion in &decided.promote {
             let act = self.promote(promotion);
             state.note(&act, promotion, SIZES.huge, self.time);
-            outcome.journal.acts.push(act);
+            outcome.attempts.acts.push(act);
         }
         for &region in &decided.demote {
             if self.huge.remove(&region) {

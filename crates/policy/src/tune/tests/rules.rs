@@ -11,7 +11,7 @@ use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, Share, VirtAddr};
 use proptest::prelude::*;
 
-use super::super::{Phase, State, TrialResult, TuneGoal};
+use super::super::{State, TrialResult, TuneGoal, TunePhase};
 use crate::trial::{Estimate, StallShares};
 use crate::{Calibration, CalibrationPoint};
 
@@ -154,7 +154,7 @@ fn without_the_clock_there_is_no_trial() {
         let state = TuneGoal::default().decide(&seen, &State::default()).state;
         let state = state.of(&id()).unwrap();
         assert_eq!(state.no_trial, expected);
-        assert_eq!(matches!(state.phase, Phase::Trial { .. }), expected.is_none());
+        assert_eq!(matches!(state.phase, TunePhase::Trial { .. }), expected.is_none());
     }
 }
 
@@ -165,9 +165,10 @@ fn the_first_window_ends_with_enough_samples_or_after_its_longest_time() {
         let until = Nanos::millis(millis);
         let window = Window { until, samples, unknown: 10, ..Window::default() };
         let decision = goal.decide(&snapshot(window, &memory(&[0])), &State::default());
-        let phases: Vec<&Phase> = decision.state.processes().map(|state| &state.phase).collect();
+        let phases: Vec<&TunePhase> =
+            decision.state.processes().map(|state| &state.phase).collect();
         match (&phases[..], decision.processes[0].next) {
-            ([Phase::Observing], Next::Observe(time)) => Some(time),
+            ([TunePhase::Observing], Next::Observe(time)) => Some(time),
             _ => None,
         }
     };
@@ -398,7 +399,7 @@ fn a_void_trial_promotes_nothing_more() {
     {
         let mut past = State::default();
         let state = past.of_mut(&id());
-        state.phase = Phase::Watching { idle: 0 };
+        state.phase = TunePhase::Watching { idle: 0 };
         state.trial = Some(TrialResult {
             verdict: TrialVerdict::Gain,
             estimate: Some(estimate),

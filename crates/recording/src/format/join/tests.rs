@@ -1,7 +1,7 @@
 use hugepilot_record::{Cpu, Unit};
 
 use super::*;
-use crate::{Machine, SCHEMA};
+use crate::{RecordedMachine, SCHEMA};
 
 fn metric(name: &str, group: Option<u32>, missing: bool) -> Metric {
     Metric {
@@ -31,7 +31,7 @@ fn head(started: u64, metrics: Vec<Metric>) -> Head {
         started_unix_seconds: 0.0,
         started: Nanos::millis(started),
         every: Nanos::millis(100),
-        machine: Machine {
+        machine: RecordedMachine {
             cpu,
             cpus: 1,
             memory_bytes: 0,

@@ -167,10 +167,10 @@ fn events() -> Vec<Event> {
     ]
 }
 
-fn lines() -> Vec<Line> {
+fn lines() -> Vec<DaemonLine> {
     let line = |event| {
         let (schema, unix_seconds) = (SCHEMA.into(), 1.25);
-        Line { schema, unix_seconds, cgroup: None, event, memory: memory() }
+        DaemonLine { schema, unix_seconds, cgroup: None, event, memory: memory() }
     };
     events().into_iter().map(line).collect()
 }
@@ -186,7 +186,7 @@ fn every_event_for_people_and_for_programs() {
 fn a_dry_run_says_what_it_would_do() {
     for line in lines() {
         assert!(!daemon_text(&line).contains("dry run"));
-        let dry = Line { memory: MemoryUse { dry_run: true, ..line.memory }, ..line };
+        let dry = DaemonLine { memory: MemoryUse { dry_run: true, ..line.memory }, ..line };
         let text = daemon_text(&dry);
         assert!(text.contains(": use 81.2%, dry run, "), "{text}");
         if !matches!(dry.event, Event::Freed(_) | Event::Promoted(_)) {
@@ -198,7 +198,7 @@ fn a_dry_run_says_what_it_would_do() {
 #[test]
 fn lines_with_sentences_are_read_as_they_were_written() {
     for line in lines() {
-        assert_eq!(serde_json::from_str::<Line>(&daemon_line(&line)).unwrap(), line);
+        assert_eq!(serde_json::from_str::<DaemonLine>(&daemon_line(&line)).unwrap(), line);
     }
 }
 
@@ -209,7 +209,7 @@ fn a_process_of_a_rule_that_gets_nothing_has_the_cause_and_help() {
         blocked_by: Some(BlockedStalls { code: SkipReason::SharedAfterFork, stall_ratio: 0.4 }),
         ..promoted(false)
     };
-    let line = Line { event: Event::Promoted(blocked), ..lines().remove(0) };
+    let line = DaemonLine { event: Event::Promoted(blocked), ..lines().remove(0) };
     let text = daemon_text(&line);
     assert!(text.contains("; most stalls are in regions that another process maps"), "{text}");
     assert!(text.contains("\nhelp: "), "{text}");

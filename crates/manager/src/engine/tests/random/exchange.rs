@@ -28,7 +28,8 @@ impl Machine {
         for Row { seen, decision, .. } in &round.rows {
             let Some(program) = self.engine.world.programs.get(&seen.id.pid) else { return };
             let past = round.state.of(&seen.id);
-            let is_watching = past.is_some_and(|past| matches!(past.phase, Phase::Watching { .. }));
+            let is_watching =
+                past.is_some_and(|past| matches!(past.phase, TunePhase::Watching { .. }));
             if !is_watching || seen.window.since < self.moved {
                 return;
             }
