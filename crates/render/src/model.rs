@@ -19,7 +19,7 @@ pub use quantity::{Quantity, Unit};
 
 use crate::json::JsonReport;
 use crate::sentence::Sentence;
-use crate::table::counted;
+use crate::table::{counted, grouped};
 
 /// Facts of a command, which make one document for all back ends.
 pub trait Document: JsonReport {
@@ -325,16 +325,10 @@ impl Cell {
         }
     }
 
-    /// Text beside other cells: times in the unit of the longest, which has `longest` seconds,
-    /// whole counts, and numbers with two decimals.
+    /// Text beside other cells: times in the unit of the longest, which has `longest` seconds, and
+    /// numbers with two decimals.
     pub fn beside(&self, longest: f64) -> String {
         match self {
-            // As precise as the comparison that the table is for.
-            Self::Quantity(Quantity { value, unit: Unit::Seconds })
-                if longest >= 1.0 && value * 1e3 > longest =>
-            {
-                format!("{value:.3}s")
-            }
             Self::Quantity(Quantity { value, unit: Unit::Seconds }) if *value >= 0.0 => {
                 seconds_beside(*value, longest)
             }
@@ -343,8 +337,20 @@ impl Cell {
             {
                 format!("{value:.2}")
             }
-            Self::Quantity(Quantity { value, unit: Unit::Count }) => grouped(*value),
             _ => self.text(),
+        }
+    }
+
+    /// The same to compare runs by: counts in full, and times of a second or more in milliseconds.
+    pub fn precise(&self, longest: f64) -> String {
+        match self {
+            Self::Quantity(Quantity { value, unit: Unit::Count }) => grouped(*value),
+            Self::Quantity(Quantity { value, unit: Unit::Seconds })
+                if longest >= 1.0 && value * 1e3 > longest =>
+            {
+                format!("{value:.3}s")
+            }
+            _ => self.beside(longest),
         }
     }
 }

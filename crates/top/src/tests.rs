@@ -5,7 +5,7 @@ use hugepilot_record::{Errno, ProcessId};
 
 use super::*;
 
-/// RunningSystem on which each call costs a known CPU time.
+/// Machine on which each call costs a known CPU time.
 #[derive(Default)]
 struct Simulated {
     now: Nanos,

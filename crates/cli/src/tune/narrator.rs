@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_manager::tune::Event;
-use hugepilot_policy::tune::{Phase, ProcessState, State};
+use hugepilot_policy::tune::{ProcessState, State, TunePhase};
 use hugepilot_record::{Pid, ProcessDecision};
 use hugepilot_render::{Sentence, counted};
 use hugepilot_reports::tune::{TrialVerdict, TuneWarning};
@@ -140,7 +140,7 @@ impl Narrator {
             });
         }
         match &state.phase {
-            Phase::Trial { pairs, .. } if promotes => Some(format!(
+            TunePhase::Trial { pairs, .. } if promotes => Some(format!(
                 "trial: {} pairs of regions; a coin decided which one of each is promoted",
                 pairs.len()
             )),
@@ -148,8 +148,10 @@ impl Narrator {
                 Some(format!("{promoting} {regions} with {coverage} of samples so far"))
             }
             _ if promotes => Some(format!("{promoting} {regions}")),
-            Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
-            Phase::Watching { idle: 1.. } if self.processes.len() <= FEW => {
+            TunePhase::Check { .. } => {
+                Some("checking: all regions of the trial are huge".to_owned())
+            }
+            TunePhase::Watching { idle: 1.. } if self.processes.len() <= FEW => {
                 Some("no more regions to promote".to_owned())
             }
             _ => None,
@@ -190,7 +192,7 @@ mod tests {
         let mut narrator = Narrator { processes: [Pid(7)].into(), ..Narrator::default() };
         let mut lines = |pid| {
             let (decision, mut state) = (decision(pid), State::default());
-            state.of_mut(&decision.process).phase = Phase::Watching { idle: 0 };
+            state.of_mut(&decision.process).phase = TunePhase::Watching { idle: 0 };
             narrator.lines([&decision].into_iter(), &State::default(), &state)
         };
         assert_eq!(lines(7), ["promoting 1 region with 60% of samples so far"]);
@@ -201,7 +203,8 @@ mod tests {
     fn shares_of_several_intervals_are_of_the_samples_so_far() {
         let decision = decision(7);
         let line = |dry_run| {
-            let state = ProcessState { phase: Phase::Watching { idle: 0 }, ..Default::default() };
+            let state =
+                ProcessState { phase: TunePhase::Watching { idle: 0 }, ..Default::default() };
             Narrator::new(dry_run).line(&decision, None, &state).unwrap()
         };
         assert_eq!(line(false), "promoting 1 region with 60% of samples so far");

@@ -228,10 +228,10 @@ impl Splits {
         let row = |process: SplitProcess| {
             let SplitProcess { priority, weight, stalls, census, past, changes, .. } = process;
             let stalls = stalls.map(|stalls| stalls.regions);
-            let ProcessOutcome { journal, demotions: acts, .. } = changes.outcome;
+            let ProcessOutcome { attempts, demotions: acts, .. } = changes.outcome;
             SplitRow {
                 seen: SeenProcess { census, stalls, priority, weight, past },
-                outcome: SplitOutcomes { acts, ended: journal.stopped },
+                outcome: SplitOutcomes { acts, ended: attempts.stopped },
             }
         };
         let rows = survey.processes.into_iter().map(row).collect();

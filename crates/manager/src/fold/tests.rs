@@ -61,7 +61,7 @@ pub(crate) fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> 
         expected: None,
         next: Next::End,
     };
-    let journal = || Attempts { acts: (0..count).map(act).collect(), ..Attempts::default() };
+    let attempts = || Attempts { acts: (0..count).map(act).collect(), ..Attempts::default() };
     let times = (count > 0).then_some(end);
     let mut state = State::default();
     for seen in &processes {
@@ -73,7 +73,7 @@ pub(crate) fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> 
         outcome: ProcessOutcome {
             begun: times,
             ended: times,
-            journal: journal(),
+            attempts: attempts(),
             demotions: Vec::new(),
         },
         after: None,

@@ -134,8 +134,8 @@ fn the_end_of_the_process_freed_what_should_have_returned() {
         add(&mut ledger, 2, &[(0, true), (1, true), (2, true)], &[]);
         let demote = vec![Region::new(0), Region::new(2)];
         let decision = ProcessDecision { demote, ..nothing() };
-        let journal = Attempts { stopped, ..Attempts::default() };
-        let outcome = ProcessOutcome { journal, ..ProcessOutcome::default() };
+        let attempts = Attempts { stopped, ..Attempts::default() };
+        let outcome = ProcessOutcome { attempts, ..ProcessOutcome::default() };
         ledger.add(&row(decision, outcome), false);
         assert_eq!(counts(&ledger), expected);
         assert_eq!(ledger.counts().freed_by(), None, "one is left");

@@ -232,7 +232,7 @@ impl State {
 pub struct ProcessState {
     /// Start time, which differs from that of a later process with the same pid.
     pub start_ticks: u64,
-    /// TunePhase.
+    /// Phase.
     pub phase: TunePhase,
     /// Regions that were tried.
     pub regions: BTreeMap<Region, TriedRegion>,

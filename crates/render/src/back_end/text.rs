@@ -86,15 +86,20 @@ pub(crate) fn notice(notice: &Notice) -> String {
 }
 
 fn rows(part: &Table) -> Vec<Vec<String>> {
+    rows_by(part, Cell::beside)
+}
+
+/// Rows with the text that `shown` gives a cell of a column with this longest time.
+fn rows_by(part: &Table, shown: fn(&Cell, f64) -> String) -> Vec<Vec<String>> {
     let head = part.columns.iter().map(|column| printable(column)).collect();
     let longest = part.longest();
-    let row = |row: &Vec<Cell>| row.iter().map(|cell| printable(&cell.beside(longest))).collect();
+    let row = |row: &Vec<Cell>| row.iter().map(|cell| printable(&shown(cell, longest))).collect();
     std::iter::once(head).chain(part.rows.iter().map(row)).collect()
 }
 
 /// Rows as in tables of other commands: heads in capitals without blanks, and `-` if not measured.
 fn command_rows(part: &Table) -> Vec<Vec<String>> {
-    let mut rows = rows(part);
+    let mut rows = rows_by(part, Cell::precise);
     rows[0].iter_mut().for_each(|head| *head = head.to_uppercase().replace(' ', "_"));
     for (shown, row) in rows[1..].iter_mut().zip(&part.rows) {
         for (shown, cell) in shown.iter_mut().zip(row) {

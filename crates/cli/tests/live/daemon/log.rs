@@ -43,28 +43,58 @@ fn a_dry_run_and_a_protected_process_change_nothing() {
     assert!(victim.finish(SOON).success());
 }
 
-#[test] fn recollapsed_regions_rest_and_are_logged() { requires!(need::live());
-requires!(need::c_compiler()); requires!(need::cap_sys_nice()); requires!(need::cgroup_memory());
-let folder = tempfile::tempdir().expect("a temporary folder"); let config =
-folder.path().join("daemon.toml"); fs::write( &config, "cool_down = \"1s\"\nmax_recollapses =
-2\norder = \"exact\"\ncpu = \"100%\"", ) .expect("our own file"); let group = Cgroup::new(LIMIT);
-let mut victim = bloated(&group, "advised"); let process = open(victim.pid()); let memory = process
-.mappings() .expect("mappings") .iter() .map(|m| m.range) .max_by_key(|range| range.len()); let
-picks = picks(memory.expect("it has memory")); let is_huge = |region|
-process.region_pages(region).is_ok_and(|pages| pages.huge); let more = format!("--high 50% --low 40%
---config {}", config.display()); let mut daemon = Daemon::start(&group, &more); let recollapsed =
-|line: &DaemonLine| matches!(line.event, Event::Recollapsed { excluded, .. } if excluded > 0); let
-until = Instant::now() + tool::LIMIT; while !daemon.lines().iter().any(recollapsed) {
-assert!(Instant::now() < until, "{:#?}", daemon.lines()); // Re-collapse split regions, and leave
-the daemon time to split them. for pick in picks.iter().filter(|pick| !is_huge(pick.region)) { let _
-= process.collapse(pick.region); } thread::sleep(Duration::from_millis(50)); }
-daemon.until("exhaustion", |event| matches!(event, Event::Exhausted { .. } | Event::Idle(_))); let
-(lines, totals) = daemon.stop(Signal::TERM); assert!(totals.recollapses > 0 &&
-totals.huge_pages_split <= 2 * 200, "{totals:?}"); let cause = lines.iter().find_map(|line| match
-&line.event { Event::Recollapsed { cause, .. } => Some(*cause), _ => None, }); let cause =
-cause.expect("a cause"); let is_advised = matches!( cause,
-RecollapseCause::KhugepagedOrProgram(RecollapseRisk { thp_enabled: ThpScope::Madvise, .. }) );
-assert!(is_advised, "{cause:?}"); assert!(victim.finish(SOON).success()); }
+#[test]
+fn recollapsed_regions_rest_and_are_logged() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    requires!(need::cgroup_memory());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("daemon.toml");
+    fs::write(
+        &config,
+        "cool_down = \"1s\"\nmax_recollapses = 2\norder = \"exact\"\ncpu = \"100%\"",
+    )
+    .expect("our own file");
+    let group = Cgroup::new(LIMIT);
+    let mut victim = bloated(&group, "advised");
+    let process = open(victim.pid());
+    let memory = process
+        .mappings()
+        .expect("mappings")
+        .iter()
+        .map(|m| m.range)
+        .max_by_key(|range| range.len());
+    let picks = picks(memory.expect("it has memory"));
+    let is_huge = |region| process.region_pages(region).is_ok_and(|pages| pages.huge);
+    let more = format!("--high 50% --low 40% --config {}", config.display());
+    let mut daemon = Daemon::start(&group, &more);
+    let is_excluded = |event: &Event| matches!(event, Event::Recollapsed { excluded: 1.., .. });
+    let recollapsed = |line: &DaemonLine| is_excluded(&line.event);
+    let until = Instant::now() + tool::LIMIT;
+    while !daemon.lines().iter().any(recollapsed) {
+        assert!(Instant::now() < until, "{:#?}", daemon.lines());
+        // Re-collapse split regions, and leave the daemon time to split them.
+        for pick in picks.iter().filter(|pick| !is_huge(pick.region)) {
+            let _ = process.collapse(pick.region);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    daemon.until("exhaustion", |event| matches!(event, Event::Exhausted { .. } | Event::Idle(_)));
+    let (lines, totals) = daemon.stop(Signal::TERM);
+    assert!(totals.recollapses > 0 && totals.huge_pages_split <= 2 * 200, "{totals:?}");
+    let cause = lines.iter().find_map(|line| match &line.event {
+        Event::Recollapsed { cause, .. } => Some(*cause),
+        _ => None,
+    });
+    let cause = cause.expect("a cause");
+    let is_advised = matches!(
+        cause,
+        RecollapseCause::KhugepagedOrProgram(RecollapseRisk { thp_enabled: ThpScope::Madvise, .. })
+    );
+    assert!(is_advised, "{cause:?}");
+    assert!(victim.finish(SOON).success());
+}
 
 #[test]
 fn configuration_errors_have_a_cause() {

@@ -19,7 +19,7 @@ fn program(pid: i32, regions: u64, ratio: f64) -> (Rc<FakeTarget>, f64) {
     (Rc::new(fake), ratio)
 }
 
-/// LiveSystem with these programs, on which others use `others` MiB.
+/// Machine with these programs, on which others use `others` MiB.
 pub(super) fn machine(
     programs: Vec<(Rc<FakeTarget>, f64)>,
     others: impl Fn(f64) -> f64 + 'static,

@@ -101,8 +101,8 @@ impl Log for Checked {
     }
 }
 
-/// LiveSystem with up to three programs that may be promoted, beside others whose memory use
-/// changes in steps.
+/// Machine with up to three programs that may be promoted, beside others whose memory use changes
+/// in steps.
 fn random_machine(seed: u64) -> (Sim, Config) {
     let mut rng = Rng::new(seed);
     let programs: Vec<_> = (0..1 + rng.bits() % 3)

@@ -9,6 +9,7 @@ use crate::fold::Fold;
 use crate::fold::tests::{HUGE, round, seen, undoing};
 use crate::tune::TuneOptions;
 use crate::tune::finished::Program;
+use crate::tune::no_verdict::Sampled;
 
 /// A target that was sampled, with 10 MiB of memory when it was first read.
 fn target(pid: i32, fold: Fold) -> TargetFacts {
