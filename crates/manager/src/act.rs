@@ -14,7 +14,7 @@ use hugepilot_record::{Act, ActOutcome, Attempts, Errno, Promotion, SkipReason, 
 
 use round::{Changes, DoneAct, PlannedAct, While, carry_out};
 
-/// Promotes regions in order and journals each. Calls `interrupted` before every region, and `each`
+/// Promotes regions in order and notes each. Calls `interrupted` before every region, and `each`
 /// after every act. A slow collapse ends it. The caller may change the target: it is not claimed.
 pub fn promote(
     target: &dyn Target,

@@ -30,20 +30,20 @@ pub(crate) struct ActTotals {
 impl ActTotals {
     /// Adds a round.
     pub(crate) fn add(&mut self, outcome: &ProcessOutcome) {
-        let journal = &outcome.attempts;
-        let has_promoted = !journal.acts.is_empty();
+        let attempts = &outcome.attempts;
+        let has_promoted = !attempts.acts.is_empty();
         if has_promoted || !outcome.demotions.is_empty() {
             self.has_acted = true;
             self.first = self.first.or(outcome.begun);
             self.last = outcome.ended.or(self.last);
         }
-        self.promotions += journal.verified();
+        self.promotions += attempts.verified();
         self.demotions += outcome.demoted();
-        self.promotion = self.promotion + journal.took();
+        self.promotion = self.promotion + attempts.took();
         if let (true, Some((begun, ended))) = (has_promoted, outcome.begun.zip(outcome.ended)) {
             self.promoting = self.promoting + (ended - begun);
         }
-        self.add_failed(&journal.failed());
+        self.add_failed(&attempts.failed());
     }
 
     fn add_failed(&mut self, failed: &BTreeMap<String, u64>) {

@@ -75,11 +75,11 @@ impl Fold {
             if only.is_some_and(|only| only != pid) {
                 continue;
             }
-            let (window, journal) = (judged(round, seen), &outcome.attempts);
+            let (window, attempts) = (judged(round, seen), &outcome.attempts);
             let is_first = !self.has_acted();
             let process = self.process(round, seen);
             process.ledger.note_memory(&seen.memory);
-            process.note_skips(window, decision, journal);
+            process.note_skips(window, decision, attempts);
             process.note_judged(window, decision, seen.memory.sizes);
             process.note(row, dry_run);
             process.note_state(row, state);
@@ -87,8 +87,8 @@ impl Fold {
             if process.acts.has_acted || is_first {
                 self.shown = Some(pid);
             }
-            if !decision.promote.is_empty() || journal.stopped.is_some() {
-                self.stopped = journal.stopped;
+            if !decision.promote.is_empty() || attempts.stopped.is_some() {
+                self.stopped = attempts.stopped;
             }
         }
     }
@@ -209,7 +209,7 @@ impl ProcessFold {
         let Row { seen, decision, outcome, .. } = row;
         self.id = seen.id.clone();
         self.resident = seen.memory.resident();
-        let (window, journal) = (&seen.window, &outcome.attempts);
+        let (window, attempts) = (&seen.window, &outcome.attempts);
         #[allow(clippy::cast_precision_loss)]
         let share = |part: u64| part as f64 / window.samples.max(1) as f64;
         if !self.acts.has_acted && window.samples > 0 {
@@ -220,10 +220,10 @@ impl ProcessFold {
         if self.read.replace(seen.memory.time) != Some(seen.memory.time) {
             self.huge_after = seen.memory.huge();
         }
-        self.huge_after += sizes.huge.times(journal.verified());
+        self.huge_after += sizes.huge.times(attempts.verified());
         self.huge_after -= sizes.huge.times(outcome.demoted());
         if !decision.promote.is_empty() && !dry_run {
-            self.untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
+            self.untried = (decision.promote.len() as u64).saturating_sub(attempts.handled());
         }
         self.ledger.add(row, dry_run);
         self.acts.add(outcome);
@@ -241,7 +241,7 @@ impl ProcessFold {
 
     /// A round that judged no region leaves the counts of the last one that did. `window` has the
     /// samples by which it judged.
-    fn note_skips(&mut self, window: &Window, decision: &ProcessDecision, journal: &Attempts) {
+    fn note_skips(&mut self, window: &Window, decision: &ProcessDecision, attempts: &Attempts) {
         if decision.eligible > 0 || !decision.skipped.is_empty() {
             self.skipped = decision.skipped.clone();
             let mut stalls = decision.skipped_stalls.clone();
@@ -258,7 +258,7 @@ impl ProcessFold {
             self.skipped_stall_ratio =
                 stalls.into_iter().map(|(reason, stalls)| (reason, share(stalls))).collect();
         }
-        for (&reason, &count) in &journal.skipped {
+        for (&reason, &count) in &attempts.skipped {
             *self.skipped.entry(reason).or_insert(0) += count;
         }
     }

@@ -148,6 +148,7 @@ pub struct ProcessOutcome {
     /// End of the acts.
     pub ended: Option<Nanos>,
     /// Promotions.
+    // Its name in journals of version 6.
     #[serde(rename = "journal")]
     pub attempts: Attempts,
     /// Demotions.

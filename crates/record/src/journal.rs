@@ -1,4 +1,4 @@
-//! Journal of promotions: requests, results of the calls, and outcomes.
+//! Attempted promotions: requests, results of the calls, and outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -341,7 +341,8 @@ impl Cell {
         }
     }
 
-    /// The same to compare runs by: counts in full, and times of a second or more in milliseconds.
+    /// The same to compare runs by: counts in full, and seconds to the millisecond if the longest
+    /// time of the table is a second or more.
     pub fn precise(&self, longest: f64) -> String {
         match self {
             Self::Quantity(Quantity { value, unit: Unit::Count }) => grouped(*value),

@@ -27,7 +27,7 @@ const CHECK_REST: u64 = 400;
 /// Processes in view; called at each look, as processes come and go.
 pub type Selection<'a> = Box<dyn Fn() -> Result<Vec<Pid>, KernelError> + 'a>;
 
-/// The running system.
+/// The live [`ProcessTable`].
 pub struct RunningSystem<'a> {
     root: Root,
     sizes: PageSizes,

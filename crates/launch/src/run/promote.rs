@@ -46,11 +46,11 @@ impl Promoter {
         for (_, process) in opened.iter().filter(|(pid, _)| family.contains(pid)) {
             // A process may end at any time; that is not an obstacle.
             let guard = Guard::default();
-            let Ok(journal) = promote_where(process, &|_| true, &guard, interrupted) else {
+            let Ok(attempts) = promote_where(process, &|_| true, &guard, interrupted) else {
                 continue;
             };
-            self.done.regions += journal.verified();
-            self.done.stopped = match journal.stopped {
+            self.done.regions += attempts.verified();
+            self.done.stopped = match attempts.stopped {
                 None | Some(Stop::Interrupted | Stop::TargetGone | Stop::TargetExeced) => {
                     self.done.stopped
                 }

@@ -157,7 +157,7 @@ fn a_region_that_changed_since_the_plan_is_skipped() {
 }
 
 #[test]
-fn an_interrupt_leaves_a_whole_journal() {
+fn an_interrupt_leaves_all_attempts() {
     let target = FakeTarget::with_regions(0..5);
     let asked = Cell::new(0);
     let interrupted = || asked.replace(asked.get() + 1) == 3;

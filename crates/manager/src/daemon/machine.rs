@@ -46,7 +46,7 @@ pub struct Control<'a> {
     pub reload: &'a dyn Fn() -> Result<Config, ReloadError>,
 }
 
-/// The running system.
+/// The live [`System`].
 pub struct LiveSystem<'a> {
     root: Root,
     cgroup: Option<(PathBuf, MemoryCgroup)>,

@@ -105,8 +105,8 @@ impl TargetFacts {
         self.program.map_or((own.first, own.last), |program| program.acts)
     }
 
-    /// Whether it was running when the session began, and was given by the user. A part of a
-    /// program was found later.
+    /// Whether it was running when the session began, and is not part of a divided program, whose
+    /// workers end while the tune goes on.
     pub(super) const fn was_given(&self) -> bool {
         !self.launched && self.program.is_none()
     }

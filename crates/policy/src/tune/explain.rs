@@ -165,9 +165,9 @@ fn outcome(row: &Row) -> RoundOutcome {
             *failed_demotions.entry(outcome_name(act, "demoted")).or_insert(0) += 1;
         }
     }
-    let journal = &outcome.attempts;
-    let acted = outcome.begun.is_some() || journal.stopped.is_some();
-    let untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
+    let attempts = &outcome.attempts;
+    let acted = outcome.begun.is_some() || attempts.stopped.is_some();
+    let untried = (decision.promote.len() as u64).saturating_sub(attempts.handled());
     RoundOutcome {
         untried_regions: if acted { untried } else { 0 },
         seconds: outcome.begun.zip(outcome.ended).map(|(begun, end)| (end - begun).as_seconds()),

@@ -161,3 +161,52 @@ fn heat(map: &HeatMap) -> Vec<Vec<String>> {
     };
     map.areas.iter().zip(&sums).map(row).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ScatterGroup;
+
+    #[test]
+    fn a_grid_has_a_place_for_each_point() {
+        let cells = |unit, points: &[(f64, f64, u64)]| -> Vec<String> {
+            let groups = vec![ScatterGroup { name: String::new(), points: points.to_vec() }];
+            let rows = grid(&Scatter {
+                x_name: String::new(),
+                x_unit: unit,
+                y_name: String::new(),
+                y_unit: unit,
+                things: String::new(),
+                border: 0.0,
+                groups,
+            });
+            let (_, lines) = rows.split_last().expect("the names of the axis");
+            lines.iter().map(|row| row[1].clone()).collect()
+        };
+        assert_eq!(cells(Unit::Log2, &[]), ["│"]);
+        assert_eq!(cells(Unit::Count, &[(5.0, 5.0, 1)]), ["│███"], "a range of one value");
+        // Beyond the last cell, and below the first.
+        let far = cells(Unit::Log2, &[(0.0, 0.0, 1), (1000.0, -3.0, 2)]);
+        assert_eq!(far, [format!("│▓▓▓{}███", " ".repeat((MAX_CELLS - 1) * STEP))]);
+        assert_eq!(cells(Unit::Count, &[(0.0, 0.0, 1), (90.0, 9.0, 1)]).len(), 10);
+    }
+
+    #[test]
+    fn a_curve_without_points_has_no_values() {
+        let curve = |points: &[(f64, f64)]| {
+            let curves = vec![Curve { name: "pcc".to_owned(), points: points.to_vec() }];
+            let plot = Curves {
+                x_name: String::new(),
+                x_unit: Unit::Ratio,
+                y_name: String::new(),
+                y_unit: Unit::Ratio,
+                steps: false,
+                curves,
+            };
+            super::curves(&plot).remove(0)
+        };
+        assert_eq!(curve(&[]), ["pcc", "", "no values"]);
+        let ends = "0.0 % at 0.0 %, 50.0 % at 100.0 %";
+        assert_eq!(curve(&[(0.0, 0.0), (1.0, 0.5)]), ["pcc", "▁█", ends]);
+    }
+}

@@ -89,7 +89,7 @@ fn rows(part: &Table) -> Vec<Vec<String>> {
     rows_by(part, Cell::beside)
 }
 
-/// Rows with the text that `shown` gives a cell of a column with this longest time.
+/// Rows with the text that `shown` gives a cell of a table with this longest time.
 fn rows_by(part: &Table, shown: fn(&Cell, f64) -> String) -> Vec<Vec<String>> {
     let head = part.columns.iter().map(|column| printable(column)).collect();
     let longest = part.longest();
