@@ -2,33 +2,28 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hugepilot_stats::{SplitMix64, mix};
+
 /// Seed of six digits at most, from the clock.
 pub(crate) fn new_seed() -> u64 {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(clock.subsec_nanos()) % 1_000_000
 }
 
-/// SplitMix64 (Steele and others, 2014).
+/// Random choices.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     /// Stream number `stream` of `seed`.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Self(seed);
-        Self(random.bits() ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03))
-    }
-
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let first = mix(seed);
+        Self(SplitMix64::new(first ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03)))
     }
 
     /// Number from 0 to `limit` − 1; `limit` must not be 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.bits() % limit
+        self.0.bits() % limit
     }
 
     /// Whether an event with probability 1 / `n` happened.

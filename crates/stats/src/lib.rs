@@ -24,6 +24,7 @@ mod rounds;
 mod sequence;
 mod shrinkage;
 mod sign_test;
+mod split_mix;
 mod spread;
 
 pub use change_points::change_points;
@@ -36,4 +37,5 @@ pub use rounds::{Orders, Rounds, in_order};
 pub use sequence::{rate_exceeds, sequence_margin};
 pub use shrinkage::CountGroup;
 pub use sign_test::{LEVEL, MIN_ROUNDS, is_significant, required_wins};
+pub use split_mix::{SplitMix64, mix};
 pub use spread::{Spread, lower_median, median, sorted};

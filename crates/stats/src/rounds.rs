@@ -3,7 +3,7 @@
 //! The speed of a shared machine drifts: clocks change, other virtual machines run, memory
 //! fragments. So variants are compared only within a round.
 
-use crate::Ratios;
+use crate::{Ratios, SplitMix64};
 
 /// Orders of variants, one for each round, endless.
 #[derive(Clone, Debug)]
@@ -16,8 +16,7 @@ pub struct Orders {
 enum Choice {
     /// First variant of the next round.
     Rotated(usize),
-    /// State of SplitMix64 (Steele, Lea and Flood, 2014).
-    Random(u64),
+    Random(SplitMix64),
 }
 
 impl Orders {
@@ -29,7 +28,7 @@ impl Orders {
     /// All orders are equally likely, and the same for the same `seed`. Suits many short rounds:
     /// the period of a drift may match a rotation.
     pub const fn random(variants: usize, seed: u64) -> Self {
-        Self { variants, choice: Choice::Random(seed) }
+        Self { variants, choice: Choice::Random(SplitMix64::new(seed)) }
     }
 }
 
@@ -43,24 +42,17 @@ impl Iterator for Orders {
                 order.rotate_left(*first);
                 *first = (*first + 1) % self.variants.max(1);
             }
-            Choice::Random(state) => {
+            Choice::Random(random) => {
                 // Fisher and Yates.
                 for last in (1..order.len()).rev() {
-                    order.swap(last, below(state, last + 1));
+                    let other = random.bits() % (last as u64 + 1);
+                    #[allow(clippy::cast_possible_truncation)]
+                    order.swap(last, other as usize);
                 }
             }
         }
         Some(order)
     }
-}
-
-/// Random number below `limit`.
-#[allow(clippy::cast_possible_truncation)]
-const fn below(state: &mut u64, limit: usize) -> usize {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let bits = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((bits ^ (bits >> 31)) % limit as u64) as usize
 }
 
 /// Measures each variant once, in `order`. Returns the measurements by variant.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_manager::tune::Event;
 use hugepilot_policy::tune::{ProcessState, State, TunePhase};
 use hugepilot_record::{Pid, ProcessDecision};
-use hugepilot_render::{Sentence, counted};
+use hugepilot_render::{Sentence, counted, process_count};
 use hugepilot_reports::tune::{TrialVerdict, TuneWarning};
 use hugepilot_units::{Nanos, Share};
 
@@ -50,7 +50,7 @@ impl Narrator {
                     progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
                 } else {
                     let count = self.processes.len() as u64;
-                    progress.now(format!("sampling {}", counted(count, "process", "processes")));
+                    progress.now(format!("sampling {}", process_count(count)));
                 }
             }
             Event::Excluded { pid, command, cause } => {

@@ -1,5 +1,6 @@
 //! Assignment of candidates to the arms of a trial.
 
+use hugepilot_stats::mix;
 use hugepilot_units::Region;
 use serde::{Deserialize, Serialize};
 
@@ -32,14 +33,6 @@ fn toss(first: Region, second: Region, seed: u64) -> Pair {
     } else {
         Pair { promoted: second, control: first }
     }
-}
-
-/// Output function of SplitMix64 (Steele, Lea and Flood, 2014).
-const fn mix(value: u64) -> u64 {
-    let z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
