@@ -14,6 +14,6 @@ pub use html::html;
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
 pub use svg::svg;
-pub use text::{command_text, text};
+pub use text::{command_text, document_text, text};
 
 pub use escape::printable;

@@ -11,7 +11,7 @@ pub mod schema;
 pub mod sentence;
 pub mod table;
 
-pub use back_end::command_text;
+pub use back_end::{command_text, document_text};
 pub use hugepilot_record::Sentence;
 pub use json::{JsonReport, json, json_lines};
 pub use schema::{Field, Shape, fields, json_schema};

@@ -202,6 +202,29 @@ pub enum Block {
     Plot(Plot),
     /// A notice.
     Notice(Notice),
+    /// Facts in sentences.
+    Lines(Lines),
+}
+
+/// Facts in lines, most of which begin with their subject and a colon.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Lines {
+    /// The lines.
+    pub lines: Vec<String>,
+}
+
+impl Lines {
+    /// The lines of `text`; `None` if it is empty.
+    pub fn of(text: &str) -> Option<Self> {
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        (!lines.is_empty()).then_some(Self { lines })
+    }
+}
+
+impl From<Lines> for Block {
+    fn from(lines: Lines) -> Self {
+        Self::Lines(lines)
+    }
 }
 
 impl From<Table> for Block {

@@ -2,13 +2,12 @@
 
 #[cfg(test)]
 mod tests;
-mod tune;
 
 use hugepilot_render::model::{Document, Report};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{compare, debloat, graph, shrink, sim};
+use crate::{compare, debloat, graph, shrink, sim, tune};
 
 /// A report of the JSON in `text`; `name` is its file.
 ///
@@ -49,7 +48,7 @@ fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, St
         Some(sim::POLICY_SCHEMA) => document::<sim::SimPolicyReport>(value, text, name),
         Some(sim::REUSE_SCHEMA) => document::<sim::SimReuseReport>(value, text, name),
         Some(sim::TLB_SCHEMA) => document::<sim::SimTlbReport>(value, text, name),
-        Some(crate::tune::SCHEMA) => Ok(tune::tuned(&parsed(value, text)?, name)),
+        Some(tune::SCHEMA) => document::<tune::TuneReport>(value, text, name),
         Some(compare::SCHEMA) => document::<compare::CompareReport>(value, text, name),
         Some(graph::SCHEMA) => document::<graph::GraphReport>(value, text, name),
         Some(debloat::SCHEMA) if value["backend"] == shrink::BACKEND => {

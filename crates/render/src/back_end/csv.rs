@@ -16,6 +16,11 @@ pub fn csv(report: &Report) -> String {
                     let level = notice.level.word();
                     csv.row(&section.title, level, "", "", &field(&notice.text), "");
                 }
+                Block::Lines(part) => {
+                    for line in &part.lines {
+                        csv.row(&section.title, "line", "", "", &field(line), "");
+                    }
+                }
             }
         }
     }

@@ -136,6 +136,10 @@ impl<'a> Page<'a> {
                     }
                     self.body.push_str("</p>\n");
                 }
+                Block::Lines(part) => {
+                    let lines: Vec<String> = part.lines.iter().map(|line| xml(line)).collect();
+                    let _ = writeln!(self.body, "<p>{}</p>", lines.join("<br>\n"));
+                }
             }
         }
         self.body.push_str("</section>\n");

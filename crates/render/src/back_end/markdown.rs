@@ -30,6 +30,12 @@ pub fn markdown(report: &Report) -> String {
                         let _ = writeln!(text, ">\n> help: {}", escaped(help));
                     }
                 }
+                Block::Lines(part) => {
+                    text.push('\n');
+                    for line in &part.lines {
+                        let _ = writeln!(text, "- {}", escaped(line));
+                    }
+                }
             }
         }
     }

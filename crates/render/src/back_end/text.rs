@@ -32,8 +32,12 @@ pub fn text(report: &Report, width: Width) -> String {
 /// The text that a command prints on its terminal: as [`text`], but without the title, which is the
 /// command that the user gave, and with a line for the head of a section. It leaves out details.
 pub fn command_text(report: &impl Document, width: Width) -> String {
-    let report = report.document();
-    let mut text = summary(&report);
+    document_text(&report.document(), width)
+}
+
+/// The text of [`command_text`] of a document that exists.
+pub fn document_text(report: &Report, width: Width) -> String {
+    let mut text = summary(report);
     for section in report.sections.iter().filter(|section| !section.is_detail) {
         let are_notices = section.blocks.iter().all(|one| matches!(one, Block::Notice(_)));
         if !are_notices || !section.text.is_empty() {
@@ -73,6 +77,7 @@ fn part(section: &Section, block: &Block, untitled: &str, rows: Rows, width: Wid
             (None, rows) => titled(&plot.title, table(rows, &[], width)),
         },
         Block::Notice(part) => notice(part),
+        Block::Lines(part) => part.lines.iter().map(|line| printable(line) + "\n").collect(),
     }
 }
 

@@ -1,8 +1,10 @@
-//! Text and JSON of `tune`.
+//! Document and JSON of `tune`.
 
 mod eligible;
+mod facts;
 mod lost;
 mod metric;
+mod performance;
 mod schedule;
 pub(crate) mod sentence;
 mod several;
@@ -15,58 +17,66 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_stats::Spread;
 use serde_json::Value;
 
 use eligible::eligible;
-use lost::exec;
+use facts::facts;
+use lost::{exec, verified};
+use performance::performance;
 
-use crate::tune::{
-    NoMetric, NoVerdict, Performance, SelectedRegion, TuneActs, TuneReport, TuneVerdict,
-};
-pub(crate) use lost::verified;
-use metric::found_metric;
+use crate::tune::{NoMetric, NoVerdict, SelectedRegion, TuneActs, TuneReport, TuneVerdict};
 use schedule::schedule;
-use sentence::{all_huge, confirm_help, gain_share, lacks_time, size, trial, unmeasured};
+use sentence::{confirm_help, lacks_time, size, trial, unmeasured};
 pub use several::tune_texts;
 use skipped::skipped;
 use tried::tried;
 pub(crate) use verdict::verdict;
 
+use hugepilot_render::document_text;
 use hugepilot_render::json::JsonReport;
+use hugepilot_render::model::{Cell, Document, Lines, Notice, Report, Section, Table, Unit};
 use hugepilot_render::sentence::{Sentence, explain, explain_all, lines};
-use hugepilot_render::table::{Width, counted, grouped, percent, table};
+use hugepilot_render::table::{Width, counted, percent};
 
 use crate::obstacle::obstacles;
 
 /// Selected regions that the text shows.
 const SHOWN: usize = 8;
 
+impl Document for TuneReport {
+    fn document(&self) -> Report {
+        document(self, true, "")
+    }
+}
+
 /// The report as text: the verdict, the performance, selected and skipped regions, the method.
 /// `verbose` adds what is unavailable on this machine.
 pub fn tune_text(report: &TuneReport, width: Width, verbose: bool) -> String {
-    block(report, width, verbose, "warning")
+    document_text(&document(report, verbose, ""), width)
 }
 
-/// The report as text, its warnings with this label.
-fn block(report: &TuneReport, width: Width, verbose: bool, label: &str) -> String {
-    let mut text =
-        format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
+/// The document of `report`, whose warnings begin with `name`.
+fn document(report: &TuneReport, verbose: bool, name: &str) -> Report {
+    let title = format!("{} (pid {})", report.target.command, report.target.pid);
+    let mut all = Report::new(format!("Tune of {title}"));
+    all.summary.push(format!("{title}: {}", verdict(report)));
     if let Some(no_verdict @ NoVerdict::Excluded(_)) = &report.no_verdict {
         // Nothing else is known of it.
-        return text + &help_lines(no_verdict);
+        all.summary.extend(help_lines(no_verdict).lines().map(str::to_owned));
+        return all;
     }
-    text.push_str(&performance(report, width));
-    text.push_str(&selected(report, width));
-    text.extend(report.schedule.as_ref().map(|one| schedule(one, report.dry_run, width)));
-    text.push_str(&not_promoted(report));
-    text.push_str(&method(report, verbose));
-    if verbose {
-        text.push_str(&unavailable(report));
-    }
-    text.push_str(&obstacles(&report.obstacles));
-    text.extend(report.warnings.iter().map(|warning| lines(label, warning)));
-    text
+    performance(report).into_iter().for_each(|section| all.add(section));
+    all.add(regions(report));
+    let events = report.schedule.iter().flat_map(|one| schedule(one, report.dry_run));
+    events.for_each(|section| all.add(section));
+    let unavailable = if verbose { unavailable(report) } else { String::new() };
+    let lines = method(report, verbose) + &unavailable + &obstacles(&report.obstacles);
+    all.add(Section::new("Memory and stalls", "").with_all(Lines::of(&lines)));
+    all.add(facts(report));
+    let warnings = Notice::warnings(&report.warnings)
+        .map(|one| Notice { text: format!("{name}{}", one.text), ..one });
+    all.add(Section::new("Warnings", "").with_all(warnings));
+    all
 }
 
 impl JsonReport for TuneReport {
@@ -101,74 +111,29 @@ fn share(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "unknown".to_owned(), percent)
 }
 
-fn performance(report: &TuneReport, width: Width) -> String {
-    let variants = [
-        ("baseline", report.measured.baseline, None),
-        ("tuned", report.measured.tuned, report.measured.speedup),
-        ("all huge", report.measured.all_huge, report.measured.all_huge_speedup),
-    ];
-    let measured: Vec<_> = variants.iter().filter_map(|&(_, performance, _)| performance).collect();
-    let Some(unit) = common_unit(&measured) else { return String::new() };
-    let header = ["", &format!("MEDIAN_{}", unit.0), "MIN", "MAX", "SPEEDUP"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for (name, performance, speedup) in variants {
-        let Some(spread) = performance.as_ref().and_then(unit.1) else { continue };
-        let speedup = speedup.or((name == "baseline").then_some(1.0));
-        rows.push(vec![
-            name.to_owned(),
-            number(spread.median),
-            number(spread.min),
-            number(spread.max),
-            speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{speedup:.2}x")),
-        ]);
+/// Selected regions, and what became of the others.
+fn regions(report: &TuneReport) -> Section {
+    let all = &report.plan.selected;
+    let count = counted(all.len() as u64, "selected region", "selected regions");
+    let text = if all.is_empty() { String::new() } else { count + &coverage(report) + "." };
+    let mut section = Section::new("Regions", text);
+    if !all.is_empty() {
+        let columns = ["region", "samples", "sampled pages", "verified", "mapping"];
+        let has_samples = report.forecast.coverage_ratio.is_some();
+        let rows = all.iter().take(SHOWN).map(|region| row(region, has_samples));
+        section = section.with(Table::of("", columns, rows));
     }
-    let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
-    text.extend(all_huge(report));
-    text.extend(gain_share(report));
-    text.extend(report.measured.metric.and_then(found_metric));
-    text
-}
-
-/// Name of a unit, and the performance in it.
-pub(crate) type Unit = (&'static str, fn(&Performance) -> Option<Spread>);
-
-/// The first unit that most of these performances have.
-pub(crate) fn common_unit(performances: &[Performance]) -> Option<Unit> {
-    const UNITS: [Unit; 4] = [
-        ("METRIC", |one| one.progress),
-        ("OPS_PER_SECOND", |one| one.ops_per_second),
-        ("SECONDS", |one| one.seconds),
-        ("PER_CPU_SECOND", |one| one.work_per_cpu_second),
-    ];
-    let count = |unit: &Unit| performances.iter().filter(|one| unit.1(one).is_some()).count();
-    UNITS.into_iter().filter(|unit| count(unit) > 0).rev().max_by_key(count)
-}
-
-fn number(value: f64) -> String {
-    if value.abs() >= 1000.0 { grouped(value) } else { format!("{value:.4}") }
-}
-
-fn selected(report: &TuneReport, width: Width) -> String {
-    if report.plan.selected.is_empty() {
-        return String::new();
-    }
-    let header = ["REGION", "SAMPLES_%", "SAMPLED_PAGES", "VERIFIED", "MAPPING"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    let has_samples = report.forecast.coverage_ratio.is_some();
-    rows.extend(report.plan.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
-    let count = counted(report.plan.selected.len() as u64, "selected region", "selected regions");
-    let table = table(rows, &[1, 2], width);
-    let mut text = format!("\n{count}{}:\n{table}", coverage(report));
-    if let Some(truth) = report.ground_truth {
-        let _ = writeln!(
-            text,
-            "ground truth: {} of {} hot regions selected, {} of selected regions are hot",
+    let truth = report.ground_truth.map_or_else(String::new, |truth| {
+        format!(
+            "ground truth: {} of {} hot regions selected, {} of selected regions are hot\n",
             truth.selected_hot_regions,
             truth.hot_regions,
             percent(truth.precision_ratio)
-        );
-    }
-    text
+        )
+    });
+    section
+        .with_all(Notice::of_omitted(all.len(), SHOWN, "region", "regions"))
+        .with_all(Lines::of(&(truth + &not_promoted(report))))
 }
 
 /// The share of the samples on the selected regions, if none was returned: a returned one has no
@@ -176,22 +141,22 @@ fn selected(report: &TuneReport, width: Width) -> String {
 fn coverage(report: &TuneReport) -> String {
     match report.forecast.coverage_ratio {
         Some(ratio) if report.acts.demoted_regions + report.acts.lost_regions == 0 => {
-            format!(" with {} of the samples; the hottest", percent(ratio))
+            format!(" with {} of the samples, the hottest first", percent(ratio))
         }
-        Some(_) => "; the hottest".to_owned(),
+        Some(_) => ", the hottest first".to_owned(),
         None => String::new(),
     }
 }
 
 /// Cells of a region; without samples, those about stalls are unknown.
-fn row(region: &SelectedRegion, has_samples: bool) -> Vec<String> {
-    let sampled = |text: String| if has_samples { text } else { "-".to_owned() };
-    vec![
-        region.start.to_string(),
-        sampled(format!("{:.2}", region.heat_ratio * 100.0)),
-        sampled(region.sampled_pages.to_string()),
-        verified(region, "-").to_owned(),
-        region.mapping.clone(),
+fn row(region: &SelectedRegion, has_samples: bool) -> [Cell; 5] {
+    let sampled = |value: f64, unit| Cell::of(has_samples.then_some(value), unit, "no samples");
+    [
+        region.start.to_string().into(),
+        sampled(region.heat_ratio, Unit::Ratio),
+        sampled(region.sampled_pages.into(), Unit::Count),
+        verified(region).map_or_else(|| Cell::of(None, Unit::Number, "not tried"), Cell::from),
+        region.mapping.clone().into(),
     ]
 }
 
@@ -294,7 +259,7 @@ fn acts(report: &TuneReport) -> String {
 
 fn method(report: &TuneReport, verbose: bool) -> String {
     let mut text = format!(
-        "\nmemory: {} resident, {} huge before, {} after{}\n",
+        "memory: {} resident, {} huge before, {} after{}\n",
         size(report.plan.footprint_bytes),
         size(report.acts.huge_bytes_before),
         size(report.acts.huge_bytes_after),

@@ -15,14 +15,14 @@ const fn cause(report: &TuneReport) -> &'static str {
     }
 }
 
-/// Whether a selected region is verified on a huge page, in a word; `none` if it was not tried.
-pub(crate) const fn verified(region: &SelectedRegion, none: &'static str) -> &'static str {
+/// Whether a selected region is verified on a huge page, in a word; `None` if it was not tried.
+pub(super) const fn verified(region: &SelectedRegion) -> Option<&'static str> {
     match (region.verified, region.state) {
-        (_, Some(RegionState::Lost)) => "lost",
-        (_, Some(RegionState::Demoted)) => "returned",
-        (Some(true), _) => "yes",
-        (Some(false), _) => "no",
-        (None, _) => none,
+        (_, Some(RegionState::Lost)) => Some("lost"),
+        (_, Some(RegionState::Demoted)) => Some("returned"),
+        (Some(true), _) => Some("yes"),
+        (Some(false), _) => Some("no"),
+        (None, _) => None,
     }
 }
 

@@ -1,29 +1,28 @@
 //! Events of a schedule, and the plan of a dry run.
 
-use std::fmt::Write;
-
 use hugepilot_record::SkipReason;
 use hugepilot_record::schedule::FoundBy;
-use hugepilot_render::table::{Width, counted, table};
+use hugepilot_render::model::{Cell, Lines, Notice, Section, Table, Unit};
+use hugepilot_render::table::counted;
 
 use super::counts;
 use crate::tune::{PlannedEvent, ScheduleReport};
 
-/// Lines of a plan that the text shows.
+/// Rows of a plan that the document shows.
 const SHOWN: usize = 20;
 
-/// The counts of the events; in a dry run, also the plan. Nothing was promoted then.
-pub(super) fn schedule(report: &ScheduleReport, dry_run: bool, width: Width) -> String {
-    let mut text = plan(&report.planned, width);
+/// The plan of a dry run, in which nothing was promoted, and the counts of the events.
+pub(super) fn schedule(report: &ScheduleReport, dry_run: bool) -> [Section; 2] {
+    let text = counts_of(report, dry_run);
+    [plan(&report.planned), Section::new("Schedule", "").with_all(Lines::of(&text))]
+}
+
+fn counts_of(report: &ScheduleReport, dry_run: bool) -> String {
     let named = [&report.source, &report.policy].map(String::as_str);
     let by = named.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
     let by = if by.is_empty() { by } else { format!(" ({by})") };
-    let _ = writeln!(
-        text,
-        "\nschedule{by}: {} of {} due",
-        report.due_events,
-        counted(report.events, "event was", "events were")
-    );
+    let events = counted(report.events, "event was", "events were");
+    let mut text = format!("schedule{by}: {} of {events} due\n", report.due_events);
     let [promoted, demoted] =
         if dry_run { ["would promote", "would demote"] } else { ["promoted", "demoted"] };
     let ends = [
@@ -49,9 +48,10 @@ pub(super) fn schedule(report: &ScheduleReport, dry_run: bool, width: Width) -> 
 }
 
 /// Rows of the plan: adjacent regions of the same time, action and result are one.
-fn plan(planned: &[PlannedEvent], width: Width) -> String {
+fn plan(planned: &[PlannedEvent]) -> Section {
+    let section = Section::new("Plan", "");
     if planned.is_empty() {
-        return String::new();
+        return section;
     }
     let mut runs: Vec<(&PlannedEvent, u64)> = Vec::new();
     for event in planned {
@@ -60,14 +60,14 @@ fn plan(planned: &[PlannedEvent], width: Width) -> String {
             _ => runs.push((event, 1)),
         }
     }
-    let header = ["SECONDS", "ACTION", "INDEX", "REGIONS", "START", "FOUND_BY", "SKIP", "MAPPING"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(runs.iter().take(SHOWN).map(|&(first, regions)| row(first, regions)));
-    let mut text = format!("\nplan:\n{}", table(rows, &[0, 2, 3], width));
-    if let Some(more) = runs.len().checked_sub(SHOWN).filter(|&more| more > 0) {
-        let _ = writeln!(text, "{more} more rows (--json has all events)");
-    }
-    text
+    let columns = ["seconds", "action", "index", "regions", "start", "found by", "skip", "mapping"];
+    let rows = runs.iter().take(SHOWN).map(|&(first, regions)| row(first, regions));
+    section.with(Table::of("", columns, rows)).with_all(Notice::of_omitted(
+        runs.len(),
+        SHOWN,
+        "row",
+        "rows",
+    ))
 }
 
 /// Whether `event` is the next region of the run of `regions` that begins with `first`.
@@ -79,30 +79,36 @@ fn follows(first: &PlannedEvent, regions: u64, event: &PlannedEvent) -> bool {
     is_at_once && first.index + regions == event.index && facts(first) == facts(event)
 }
 
-fn row(first: &PlannedEvent, regions: u64) -> Vec<String> {
-    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+fn row(first: &PlannedEvent, regions: u64) -> [Cell; 8] {
+    let or_none = |text: Option<String>, none: &str| {
+        text.map_or_else(|| Cell::of(None, Unit::Number, none), Cell::from)
+    };
     let found_by = first.found_by.map(|by| match by {
         FoundBy::Ordinal => "ordinal".to_owned(),
         FoundBy::Size => "size".to_owned(),
     });
-    vec![
-        format!("{:.3}", first.seconds),
-        first.action.to_string(),
-        first.index.to_string(),
-        regions.to_string(),
-        or_none(first.start.map(|start| start.to_string())),
-        or_none(found_by),
-        or_none(first.skip.map(|reason| reason.to_string())),
-        first.mapping.name.clone(),
+    [
+        format!("{:.3}", first.seconds).into(),
+        first.action.to_string().into(),
+        Cell::count(first.index),
+        Cell::count(regions),
+        or_none(first.start.map(|start| start.to_string()), "not found"),
+        or_none(found_by, "not found"),
+        or_none(first.skip.map(|reason| reason.to_string()), "not skipped"),
+        first.mapping.name.clone().into(),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use hugepilot_record::schedule::{ScheduleAction, ScheduledMapping};
+    use hugepilot_render::Width;
     use hugepilot_units::{Bytes, VirtAddr};
 
     use super::*;
+    use crate::tune::TuneReport;
+    use crate::tune::text::tests::stopped;
+    use crate::tune::text::tune_text;
 
     fn planned(seconds: f64, index: u64, skip: Option<SkipReason>) -> PlannedEvent {
         let mapping =
@@ -134,15 +140,14 @@ mod tests {
             ..ScheduleReport::default()
         };
         assert_eq!(
-            schedule(&report, false, Width::UNLIMITED),
-            "\nschedule (sim pcc, pcc): 125 of 130 events were due\n\
+            counts_of(&report, false),
+            "schedule (sim pcc, pcc): 125 of 130 events were due\n\
              events: promoted 120, superseded 1\n\
              mappings found: by ordinal 100, by size 24\n\
              events skipped: already_huge 1\n\
              events waiting: too_few_resident 3\n"
         );
-        let text =
-            schedule(&ScheduleReport { demoted_events: 2, ..report }, true, Width::UNLIMITED);
+        let text = counts_of(&ScheduleReport { demoted_events: 2, ..report }, true);
         assert!(text.contains("\nevents: would promote 120, would demote 2, "), "{text}");
     }
 
@@ -155,10 +160,14 @@ mod tests {
             planned(0.5, 9, wait),
             planned(2.0, 10, wait),
         ];
-        let report = ScheduleReport { planned: plan, ..ScheduleReport::default() };
-        let text = schedule(&report, true, Width::UNLIMITED);
-        let rows: Vec<Vec<&str>> =
-            text.lines().skip(3).take(3).map(|line| line.split_whitespace().collect()).collect();
+        let schedule = ScheduleReport { planned: plan, ..ScheduleReport::default() };
+        let text = tune_text(
+            &TuneReport { schedule: Some(schedule), ..stopped() },
+            Width::UNLIMITED,
+            false,
+        );
+        let rows = text.lines().skip_while(|line| !line.starts_with("SECONDS")).skip(1).take(3);
+        let rows: Vec<Vec<&str>> = rows.map(|line| line.split_whitespace().collect()).collect();
         let row = |row: &str| row.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(rows[0], row("0.500 promote 7 2 0x7f0000e00000 size - [anon]"));
         assert_eq!(rows[1], row("0.500 promote 9 1 0x7f0001200000 size too_few_resident [anon]"));

@@ -3,12 +3,15 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
+use hugepilot_render::document_text;
+use hugepilot_render::model::Report;
 use hugepilot_render::sentence::Sentence;
 use hugepilot_render::table::{Width, counted, process_count};
 use hugepilot_units::Bytes;
 
+use super::performance::performance;
 use super::verdict::{acts_time, verdict};
-use super::{block, help_lines, performance};
+use super::{document, help_lines};
 use crate::explain::text::regions;
 use crate::tune::{NoVerdict, TuneReport};
 
@@ -24,7 +27,7 @@ pub fn tune_texts(reports: &[TuneReport], width: Width, verbose: bool) -> String
     }
     for report in reports {
         let name = format!("{} (pid {})", report.target.command, report.target.pid);
-        text.push_str(&block(report, width, verbose, &format!("warning: {name}")));
+        text.push_str(&document_text(&document(report, verbose, &format!("{name}: ")), width));
         text.push('\n');
     }
     text.push_str(&totals(reports));
@@ -62,8 +65,9 @@ fn group(reports: &[TuneReport], width: Width) -> String {
         let _ = write!(text, "{note}{of}\n{help}");
     }
     // The speed of a program is in the report of one process.
-    text.extend(reports.iter().map(|report| performance(report, width)));
-    text + "the regions of each process: --verbose, or --json\n"
+    let mut speeds = Report::new("");
+    reports.iter().flat_map(performance).for_each(|section| speeds.add(section));
+    text + &document_text(&speeds, width) + "the regions of each process: --verbose, or --json\n"
 }
 
 /// Sentence and help, and the processes with them.

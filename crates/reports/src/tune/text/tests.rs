@@ -1,5 +1,6 @@
 use hugepilot_record::{Pid, PolicyName, Prediction, SkipReason, Stop};
 use hugepilot_render::json;
+use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
 
 use super::*;
@@ -58,7 +59,7 @@ fn an_interrupted_trial_says_that_its_regions_were_returned() {
     assert!(first.contains("stopped in the trial: interrupted; "), "{first}");
     assert!(first.ends_with(&returned) && !first.contains("predicted"), "{first}");
     // A returned region has no share of the samples.
-    assert!(text.contains("\n1 selected region; the hottest:\n"), "{text}");
+    assert!(text.contains("\nRegions. 1 selected region, the hottest first.\n"), "{text}");
     // Some could not be returned.
     report.acts.demoted_regions -= 1;
     let text = tune_text(&report, Width::UNLIMITED, false);
@@ -316,7 +317,7 @@ fn a_table_of_the_performance_has_one_unit() {
     let mut report = stopped();
     let lines = |report: &TuneReport| {
         let text = tune_text(report, Width::UNLIMITED, false);
-        let table = text.split("\n\n").nth(1).unwrap().lines();
+        let table = text.split("\n\n").nth(1).unwrap().lines().skip(1);
         table.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     let of = |values: &[f64], seconds: &[f64]| {
@@ -324,12 +325,12 @@ fn a_table_of_the_performance_has_one_unit() {
         Some(Performance { progress, seconds, ..Performance::default() })
     };
     (report.measured.baseline, report.measured.tuned) = (of(&[19.5], &[]), of(&[], &[14.4]));
-    let header = "MEDIAN_METRIC MIN MAX SPEEDUP";
-    assert_eq!(lines(&report), [header, "baseline 19.5000 19.5000 19.5000 1.00x"]);
+    let header = "RUN MEDIAN_METRIC MIN MAX SPEEDUP";
+    assert_eq!(lines(&report), [header, "baseline 19.50 19.50 19.50 1.00"]);
     let runs = Runs::by_medians(of(&[19.5], &[16.0]), of(&[], &[14.0]), None, false);
     let report = report.with_runs(runs, []);
-    let header = "MEDIAN_SECONDS MIN MAX SPEEDUP";
-    let rows = ["baseline 16.0000 16.0000 16.0000 1.00x", "tuned 14.0000 14.0000 14.0000 1.14x"];
+    let header = "RUN MEDIAN_SECONDS MIN MAX SPEEDUP";
+    let rows = ["baseline 16.000s 16.000s 16.000s 1.00", "tuned 14.000s 14.000s 14.000s 1.14"];
     assert_eq!(lines(&report), [header, rows[0], rows[1]]);
 }
 
