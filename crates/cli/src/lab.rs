@@ -11,7 +11,7 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use hugepilot_units::AddrRange;
-use hugepilot_workload::{Machine, WorkloadError};
+use hugepilot_workload::{MemoryLimits, WorkloadError};
 
 use self::workload::Workload;
 use crate::exit::Exit;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
 fn run_workload(workload: Workload) -> anyhow::Result<Exit> {
     let (spec, config) = workload.into_spec();
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
-    let done = Machine::live().and_then(|machine| {
+    let done = MemoryLimits::live().and_then(|machine| {
         hugepilot_workload::run(&spec, &config, &machine, &mut stdin, &mut stdout)
     });
     match done {

@@ -74,7 +74,7 @@ pub enum GraphError {
     #[error("cannot {step} the graph: {needed} required, {available} available")]
     InsufficientMemory {
         /// Step that needs the memory.
-        step: Step,
+        step: GraphStep,
         /// Required at the peak.
         needed: Bytes,
         /// Available now.
@@ -161,7 +161,7 @@ impl fmt::Display for NameKind {
 
 /// Step of making a graph that needs memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum GraphStep {
     /// Building the arrays, with the edges of the file beside them.
     Build,
     /// Building the relabelled graph beside the old one.
@@ -169,7 +169,7 @@ pub enum Step {
 }
 
 /// Imperative form, as in "cannot build the graph".
-impl fmt::Display for Step {
+impl fmt::Display for GraphStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Build => "build",

@@ -25,7 +25,7 @@ use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Forks, KernelError};
 use hugepilot_policy::Calibration;
 use hugepilot_policy::daemon::{
-    Choice, CpuBudget, DaemonRound, Gate, History, Key, ProcessFacts, Reading, Step, Watermarks,
+    Choice, CpuBudget, DaemonRound, Gate, GateStep, History, Key, ProcessFacts, Reading, Watermarks,
 };
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
@@ -290,12 +290,12 @@ impl<'a, S: System> Daemon<'a, S> {
         }
         let marks = self.config.watermarks();
         match self.pass_gate(&marks, &reading) {
-            Step::Rest => return Ok(reading),
-            Step::End => {
+            GateStep::Rest => return Ok(reading),
+            GateStep::End => {
                 self.log_idle(&reading);
                 return Ok(reading);
             }
-            Step::Begin(cause) => {
+            GateStep::Begin(cause) => {
                 self.scope.stretch = Since::begin(self.system);
                 // Promotions do not use up what splits need. Many cgroups do not lift the budget.
                 if self.cgroup.is_none() {
@@ -303,21 +303,21 @@ impl<'a, S: System> Daemon<'a, S> {
                 }
                 self.log(&reading, Event::Working { cause });
             }
-            Step::GoOn => {}
+            GateStep::GoOn => {}
         }
         let reading = self.work(reading)?;
         // Completed work is over even if use rises again before the next reading.
-        if marks.is_low(&reading) && self.pass_gate(&marks, &reading) == Step::End {
+        if marks.is_low(&reading) && self.pass_gate(&marks, &reading) == GateStep::End {
             self.log_idle(&reading);
         }
         Ok(reading)
     }
 
     /// Determines the next step. The journal has all but the rests.
-    fn pass_gate(&mut self, marks: &Watermarks, reading: &Reading) -> Step {
+    fn pass_gate(&mut self, marks: &Watermarks, reading: &Reading) -> GateStep {
         let (gate, now) = (self.scope.gate.clone(), self.system.now());
         let step = self.scope.gate.step(marks, reading, now);
-        if step != Step::Rest {
+        if step != GateStep::Rest {
             let (marks, reading, next) = (*marks, *reading, self.scope.gate.clone());
             let cgroup = self.cgroup.clone();
             self.log_choice(now, Choice::Step { cgroup, marks, reading, gate, step, next });

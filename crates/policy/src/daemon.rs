@@ -19,4 +19,4 @@ pub use history::{
 pub use round::{Choice, DaemonRound};
 pub use rules::{Permission, ProcessFacts, Rule, allowed_by};
 pub use turns::{Scan, Turn, Turns};
-pub use watermark::{Gate, Reading, Step, Watermarks};
+pub use watermark::{Gate, GateStep, Reading, Watermarks};

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_alloc::Backing;
-use hugepilot_graph::error::Step;
+use hugepilot_graph::error::GraphStep;
 use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex, file_facts};
 use hugepilot_graph::{
     Array, DegreeKind, EdgeSource, Graph, GraphError, Grid, Ids, Kronecker, LoadOptions, PagePlan,
@@ -149,7 +149,7 @@ impl GraphTrace {
             }
             GraphInput::File(path) => {
                 let available = OwnMemory::room_now();
-                let fits = |_, needed| check(Step::Build, needed, available);
+                let fits = |_, needed| check(GraphStep::Build, needed, available);
                 let options = LoadOptions {
                     directed: self.is_directed.then_some(true),
                     needs_undirected: self.kernel.needs_undirected(),
@@ -164,7 +164,7 @@ impl GraphTrace {
             }
         };
         if self.reorder.is_some() {
-            check(Step::Relabel, graph.relabel_memory(), OwnMemory::room_now())?;
+            check(GraphStep::Relabel, graph.relabel_memory(), OwnMemory::room_now())?;
         }
         let mut prepared = building.prepare(graph, phases, None)?;
         prepared.ids = ids;
@@ -199,7 +199,7 @@ fn default_pages() -> PagePlan {
 }
 
 fn build<V: Width>(job: &Job, source: &impl EdgeSource) -> Result<(Graph<V>, Phases), GraphError> {
-    check(Step::Build, job.peak::<V>(source), OwnMemory::room_now())?;
+    check(GraphStep::Build, job.peak::<V>(source), OwnMemory::room_now())?;
     let begin = Instant::now();
     let graph = job.build_options().graph(source)?;
     Ok((graph, phases(None, begin.elapsed())))
@@ -213,7 +213,7 @@ fn phases(load: Option<Duration>, build: Duration) -> Phases {
     }
 }
 
-fn check(step: Step, needed: Bytes, available: Bytes) -> Result<(), GraphError> {
+fn check(step: GraphStep, needed: Bytes, available: Bytes) -> Result<(), GraphError> {
     if needed > available {
         return Err(GraphError::InsufficientMemory { step, needed, available });
     }

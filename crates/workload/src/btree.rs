@@ -25,7 +25,7 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes};
 use super::lookups::{Index, readers};
 use super::memory::reserve;
 use super::rng::mix;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::{Result, WorkloadError};
 
 pub(super) const NAME: &str = "btree";
@@ -93,7 +93,7 @@ const fn key(group: usize, at: usize, entries: usize) -> u64 {
 
 impl BTree {
     /// Reserves the groups that fit into the footprint, and loads all keys in order.
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: MemoryConfig, machine: &MemoryLimits) -> Result<Self> {
         let footprint = config.fitting(NAME, 100, machine)?;
         let groups = (footprint.get() / GROUP.get()) as usize;
         if groups < LEAVES.len() {

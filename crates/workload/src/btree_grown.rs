@@ -24,7 +24,7 @@ use super::btree::{GROUP, GROUP_WORDS, MAX_KEYS, NODE, NODE_WORDS, last_not_abov
 use super::lookups::{Index, readers};
 use super::memory::reserve;
 use super::rng::mix;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::{Result, WorkloadError};
 
 pub(super) const NAME: &str = "btree-grown";
@@ -75,7 +75,7 @@ impl Keys {
 impl GrownTree {
     /// Reserves the groups that fit into the footprint, and inserts until none is left: 10 s for
     /// 2 GiB.
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: MemoryConfig, machine: &MemoryLimits) -> Result<Self> {
         let footprint = config.fitting(NAME, 100, machine)?;
         let groups = (footprint.get() / GROUP.get()) as usize;
         if groups < MIN_GROUPS {

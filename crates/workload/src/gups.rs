@@ -8,7 +8,7 @@ use hugepilot_kernel::AnonMap;
 use hugepilot_units::AddrRange;
 
 use super::rng::Rng;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::Result;
 
 pub(super) const NAME: &str = "gups";
@@ -19,7 +19,7 @@ pub(super) struct Gups {
 }
 
 impl Gups {
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: MemoryConfig, machine: &MemoryLimits) -> Result<Self> {
         Ok(Self { table: config.resident(NAME, machine)?, seed: config.seed })
     }
 }

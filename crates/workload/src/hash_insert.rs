@@ -17,7 +17,7 @@ use hugepilot_units::{AddrRange, Bytes};
 use super::crc32c;
 use super::memory::refuse_pages;
 use super::rng::mix;
-use super::{Machine, Worker, Workload};
+use super::{MemoryLimits, Worker, Workload};
 use crate::{Result, WorkloadError};
 
 pub(super) const NAME: &str = "hash-insert";
@@ -56,7 +56,7 @@ impl HashInsertConfig {
     }
 
     /// Returns the entries, checked: at least one, with memory for a table of each thread.
-    fn fitting(self, machine: &Machine, threads: usize) -> Result<usize> {
+    fn fitting(self, machine: &MemoryLimits, threads: usize) -> Result<usize> {
         if self.entries == 0 {
             return Err(WorkloadError::NoEntries);
         }
@@ -119,7 +119,7 @@ pub(super) struct HashInsert {
 impl HashInsert {
     pub(super) fn prepare(
         config: HashInsertConfig,
-        machine: &Machine,
+        machine: &MemoryLimits,
         threads: usize,
     ) -> Result<Self> {
         refuse_pages(config.pages, NAME)?;
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn too_many_entries_are_an_error_with_the_largest_possible() {
         let of = |entries| HashInsertConfig { entries, ..SMALL };
-        let refused = |entries, machine: &Machine, threads| {
+        let refused = |entries, machine: &MemoryLimits, threads| {
             let error = HashInsert::prepare(of(entries), machine, threads).err().unwrap();
             let WorkloadError::TooManyEntries { max_entries, .. } = error else {
                 panic!("{error}")

@@ -13,7 +13,7 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 use super::lookups::{Index, readers};
 use super::memory::whole_regions;
 use super::rng::mix;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::Result;
 
 pub(super) const NAME: &str = "hash-map";
@@ -48,7 +48,7 @@ pub(super) struct HashMapLookups {
 
 impl HashMapLookups {
     /// Fills the largest table, a power of two of buckets, that fits into the footprint.
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: MemoryConfig, machine: &MemoryLimits) -> Result<Self> {
         config.refuse_pages(NAME)?;
         let max = config.fitting(NAME, 100, machine)?.as_usize() / BYTES_PER_BUCKET;
         let buckets = 1_usize << max.ilog2();

@@ -16,7 +16,7 @@ use hugepilot_units::{AddrRange, Bytes, HugePages, PageSizes, Region};
 use super::cycle::{Lines, chase};
 use super::memory::whole_regions;
 use super::rng::Rng;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::{Result, WorkloadError};
 
 pub(super) const NAME: &str = "hot-set";
@@ -70,7 +70,7 @@ pub(super) struct HotSet {
 }
 
 impl HotSet {
-    pub(super) fn prepare(config: HotSetConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: HotSetConfig, machine: &MemoryLimits) -> Result<Self> {
         let sizes = machine.sizes;
         let footprint = config.memory.fitting(NAME, 100, machine)?;
         if config.hot < sizes.huge {

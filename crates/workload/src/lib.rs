@@ -16,7 +16,7 @@
 //! name them.
 //!
 //! ```
-//! use hugepilot_workload::{Machine, MemoryConfig, RunConfig, Spec, run};
+//! use hugepilot_workload::{MemoryLimits, MemoryConfig, RunConfig, Spec, run};
 //! use hugepilot_units::{Bytes, Nanos};
 //!
 //! # fn main() -> Result<(), hugepilot_workload::WorkloadError> {
@@ -24,7 +24,7 @@
 //! let spec = Spec::PointerChase(memory);
 //! let config = RunConfig { seconds: Some(Nanos::millis(20)), ..RunConfig::DEFAULT };
 //! let (mut stdin, mut out) = (std::io::empty(), std::io::sink());
-//! let summary = run(&spec, &config, &Machine::live()?, &mut stdin, &mut out)?;
+//! let summary = run(&spec, &config, &MemoryLimits::live()?, &mut stdin, &mut out)?;
 //! assert!(summary.ops > 0);
 //! # Ok(())
 //! # }
@@ -65,7 +65,7 @@ pub use error::{BloatFault, ServerFault, WorkloadError};
 pub use hash_insert::HashInsertConfig;
 pub use hot_set::{HotSetConfig, Pattern};
 pub use latency::Latency;
-pub use memory::{Machine, MemoryConfig};
+pub use memory::{MemoryConfig, MemoryLimits};
 pub use output::{SCHEMA, Summary};
 pub use random_access::{Hot, Layout, RandomAccessConfig, Side};
 pub use runner::{RunConfig, run};
@@ -198,7 +198,7 @@ impl Spec {
     }
 
     /// Reserves and fills the memory for `threads` threads: seconds for gigabytes.
-    fn prepare(&self, machine: &Machine, threads: usize) -> Result<Box<dyn Workload>> {
+    fn prepare(&self, machine: &MemoryLimits, threads: usize) -> Result<Box<dyn Workload>> {
         Ok(match self {
             Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(*config, machine)?),
             Self::PointerChase(memory) => {

@@ -29,7 +29,7 @@ use hugepilot_kernel::{Pages, Root, thp::ThpSettings};
 use hugepilot_units::{AddrRange, Bytes};
 
 use super::rng::Rng;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::{Result, WorkloadError};
 use client::Client;
 use server::{Connection, Server};
@@ -102,7 +102,11 @@ pub(super) struct Memcached {
 
 impl Memcached {
     /// Starts the server with a connection for each thread, and fills it.
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine, threads: usize) -> Result<Self> {
+    pub(super) fn prepare(
+        config: MemoryConfig,
+        machine: &MemoryLimits,
+        threads: usize,
+    ) -> Result<Self> {
         let limit = config.fitting(NAME, PEAK_PERCENT, machine)?;
         if limit < MIN_LIMIT {
             return Err(WorkloadError::TooSmall {

@@ -8,14 +8,14 @@ use crate::{Result, WorkloadError};
 
 /// Page sizes and available memory of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct MemoryLimits {
     /// Page sizes.
     pub sizes: PageSizes,
     /// Memory that this process may take, so that no process is swapped or killed.
     pub memory: OwnMemory,
 }
 
-impl Machine {
+impl MemoryLimits {
     /// Reads the state of this machine.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl MemoryConfig {
         self,
         name: &'static str,
         peak_percent: u64,
-        machine: &Machine,
+        machine: &MemoryLimits,
     ) -> Result<Bytes> {
         let huge = machine.sizes.huge;
         if self.footprint < huge {
@@ -77,7 +77,7 @@ impl MemoryConfig {
     }
 
     /// Reserves the footprint under `name` and touches every base page.
-    pub(crate) fn resident(self, name: &'static str, machine: &Machine) -> Result<AnonMap> {
+    pub(crate) fn resident(self, name: &'static str, machine: &MemoryLimits) -> Result<AnonMap> {
         let footprint = self.fitting(name, 100, machine)?;
         let mut map = reserve(name, footprint, self.pages, machine.sizes)?;
         touch(map.words_mut(), machine.sizes.base);
@@ -152,12 +152,12 @@ pub(crate) mod tests {
     use super::*;
 
     /// A machine with more memory than tests use.
-    pub(crate) const ROOMY: Machine =
-        Machine { sizes: PageSizes::X86_64, memory: OwnMemory::system(Bytes::gib(64)) };
+    pub(crate) const ROOMY: MemoryLimits =
+        MemoryLimits { sizes: PageSizes::X86_64, memory: OwnMemory::system(Bytes::gib(64)) };
 
     /// A machine that has `available` memory.
-    pub(crate) const fn with(available: Bytes) -> Machine {
-        Machine { memory: OwnMemory::system(available), ..ROOMY }
+    pub(crate) const fn with(available: Bytes) -> MemoryLimits {
+        MemoryLimits { memory: OwnMemory::system(available), ..ROOMY }
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use stream::{MAX_ROUNDS, StreamConfig, stream};
 pub use tlb_sweep::{TlbSweepConfig, tlb_sweep};
 
 use super::runner::MAX_THREADS;
-use super::{Machine, Result, WorkloadError};
+use super::{MemoryLimits, Result, WorkloadError};
 
 /// Bytes of a cache line, which an access loads.
 const LINE_BYTES: u64 = 64;
@@ -36,7 +36,7 @@ pub type Progress<'a> = &'a dyn Fn(&str);
 fn allocate<T: Zero>(
     count: usize,
     kind: PageKind,
-    machine: &Machine,
+    machine: &MemoryLimits,
     flag: &'static str,
 ) -> Result<HugeVec<T>> {
     let bytes = Bytes::new(count as u64).times(size_of::<T>() as u64);
@@ -52,7 +52,7 @@ fn allocate<T: Zero>(
 fn require_available<const N: usize>(
     arrays: [Bytes; N],
     kind: PageKind,
-    machine: &Machine,
+    machine: &MemoryLimits,
     flag: &'static str,
 ) -> Result<()> {
     let (required, room) = (arrays.into_iter().sum(), machine.memory.room());

@@ -10,7 +10,7 @@ use hugepilot_units::AddrRange;
 use super::cycle::Lines;
 use super::hot_set::Chaser;
 use super::rng::Rng;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::Result;
 
 pub(super) const NAME: &str = "pointer-chase";
@@ -21,7 +21,7 @@ pub(super) struct PointerChase {
 }
 
 impl PointerChase {
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: MemoryConfig, machine: &MemoryLimits) -> Result<Self> {
         let mut map = config.resident(NAME, machine)?;
         let lines = Lines { starts: vec![0], words: map.words().len() };
         lines.link(map.words_mut(), &mut Rng::new(config.seed, usize::MAX));

@@ -16,7 +16,7 @@ use hugepilot_units::{AddrRange, Bytes, HugePages, PageSizes};
 
 use super::memory::{reserve, whole_regions};
 use super::rng::{Rng, mix};
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::{BloatFault, Result, WorkloadError};
 
 pub(super) const NAME: &str = "random-access";
@@ -161,7 +161,7 @@ impl RandomAccess {
     /// Reserves the buffer and writes every word of its used pages.
     pub(super) fn prepare(
         config: RandomAccessConfig,
-        machine: &Machine,
+        machine: &MemoryLimits,
         threads: usize,
     ) -> Result<Self> {
         let (sizes, memory) = (machine.sizes, config.memory);

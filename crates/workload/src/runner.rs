@@ -15,7 +15,7 @@ use hugepilot_units::{Bytes, Nanos};
 
 use super::latency::{Latencies, Latency};
 use super::output::{Lines, SCHEMA, Summary, pages_name};
-use super::{Machine, Spec, Worker};
+use super::{MemoryLimits, Spec, Worker};
 use crate::{Result, WorkloadError};
 
 pub(crate) const MAX_THREADS: usize = 1024;
@@ -71,7 +71,7 @@ impl RunConfig {
 pub fn run(
     spec: &Spec,
     config: &RunConfig,
-    machine: &Machine,
+    machine: &MemoryLimits,
     stdin: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> Result<Summary> {

@@ -9,7 +9,7 @@ use hugepilot_kernel::AnonMap;
 use hugepilot_units::{AddrRange, Bytes};
 
 use super::memory::{reserve, touch};
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::Result;
 
 pub(super) const NAME: &str = "stream";
@@ -24,7 +24,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Reserves three arrays, each a third of the footprint, rounded up to huge pages.
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: MemoryConfig, machine: &MemoryLimits) -> Result<Self> {
         let third = Bytes::new(config.fitting(NAME, 100, machine)?.get() / 3);
         let array = |name: &str| reserve(name, third, config.pages, machine.sizes);
         let (mut a, mut b, mut c) = (array("stream-a")?, array("stream-b")?, array("stream-c")?);

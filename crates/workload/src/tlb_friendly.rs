@@ -12,7 +12,7 @@ use hugepilot_units::{AddrRange, Bytes};
 
 use super::hot_set::gather;
 use super::rng::{Rng, mix};
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::{Result, WorkloadError};
 
 pub(super) const NAME: &str = "tlb-friendly";
@@ -46,7 +46,7 @@ pub(super) struct TlbFriendly {
 }
 
 impl TlbFriendly {
-    pub(super) fn prepare(config: TlbFriendlyConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: TlbFriendlyConfig, machine: &MemoryLimits) -> Result<Self> {
         let (base, huge) = (machine.sizes.base, machine.sizes.huge);
         let footprint = config.memory.fitting(NAME, 100, machine)?;
         let scan =

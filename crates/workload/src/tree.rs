@@ -12,7 +12,7 @@ use hugepilot_units::{AddrRange, PageSizes};
 use super::lookups::{Index, readers};
 use super::memory::regions_of;
 use super::rng::mix;
-use super::{Machine, MemoryConfig, Worker, Workload};
+use super::{MemoryConfig, MemoryLimits, Worker, Workload};
 use crate::Result;
 
 pub(super) const NAME: &str = "tree";
@@ -31,7 +31,7 @@ pub(super) struct TreeLookups {
 }
 
 impl TreeLookups {
-    pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
+    pub(super) fn prepare(config: MemoryConfig, machine: &MemoryLimits) -> Result<Self> {
         config.refuse_pages(NAME)?;
         let entries = config.fitting(NAME, PEAK_PERCENT, machine)?.as_usize() / BYTES_PER_ENTRY;
         let tree = (0..entries as u64).map(|key| (key, mix(key))).collect();

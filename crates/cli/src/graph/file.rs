@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use clap::Args;
-use hugepilot_graph::error::Step;
+use hugepilot_graph::error::GraphStep;
 use hugepilot_graph::run::{Job, file_facts};
 use hugepilot_graph::{Format, GraphError, LoadMode, LoadOptions, Width, load};
 
@@ -81,7 +81,7 @@ impl FileArgs {
         let available = budget.available();
         let building = |vertices, peak| {
             let needed = peak + job.property_pool_bytes::<V>(vertices);
-            budget.check(Step::Build, needed, available)?;
+            budget.check(GraphStep::Build, needed, available)?;
             let mut pool = property_pool.lock().expect("no thread panics while it holds the lock");
             if pool.is_none() {
                 *pool = job.property_pool::<V>(vertices)?;

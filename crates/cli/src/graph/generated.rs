@@ -1,7 +1,7 @@
 //! Generated graphs by name.
 
 use clap::ValueEnum;
-use hugepilot_graph::error::Step;
+use hugepilot_graph::error::GraphStep;
 use hugepilot_graph::run::Job;
 use hugepilot_graph::{EdgeSource, GraphError, Grid, Ids, Kronecker, Rng, Uniform, Width};
 use hugepilot_trace::graph::GraphInput;
@@ -111,7 +111,7 @@ fn build<V: Width>(
     budget: MemoryBudget<'_>,
 ) -> Result<SourceGraph<V>, GraphError> {
     let peak = job.peak::<V>(source);
-    budget.check(Step::Build, peak, budget.available())?;
+    budget.check(GraphStep::Build, peak, budget.available())?;
     let property_pool = job.property_pool::<V>(source.vertices())?;
     let begin = std::time::Instant::now();
     let graph = job.build_options().graph(source)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
-use hugepilot_graph::error::Step;
+use hugepilot_graph::error::GraphStep;
 use hugepilot_graph::run::{Job, PreparedGraph};
 use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
 use hugepilot_kernel::OwnMemory;
@@ -102,7 +102,7 @@ impl MemoryBudget<'_> {
     /// Announces the memory that a step requires at its peak, unless it exceeds `available`.
     pub(super) fn check(
         self,
-        step: Step,
+        step: GraphStep,
         needed: Bytes,
         available: Bytes,
     ) -> Result<(), GraphError> {
@@ -209,7 +209,7 @@ impl SourceArgs {
             source;
         if let Some((order, _)) = job.reorder {
             let more = graph.relabel_memory();
-            budget.check(Step::Relabel, more, budget.available())?;
+            budget.check(GraphStep::Relabel, more, budget.available())?;
             progress.now(format!("relabelling vertices by {order}"));
             // The graph takes no more than the relabelled one and the maps.
             let pool = job.property_pool_bytes::<V>(graph.vertices() as u64);

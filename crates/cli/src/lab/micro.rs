@@ -12,7 +12,7 @@ use hugepilot_units::{Bytes, Nanos};
 use hugepilot_workload::micro::{
     self, GupsConfig, MAX_CHAINS, PchaseConfig, StreamConfig, TlbSweepConfig,
 };
-use hugepilot_workload::{Machine, Result as WorkloadResult};
+use hugepilot_workload::{MemoryLimits, Result as WorkloadResult};
 
 use super::failed;
 use crate::calibration::store_tlb;
@@ -206,7 +206,7 @@ pub(super) fn pchase(args: &PchaseArgs) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn stream(args: &StreamArgs) -> anyhow::Result<Exit> {
-    let run = |machine: &Machine, progress: micro::Progress<'_>| {
+    let run = |machine: &MemoryLimits, progress: micro::Progress<'_>| {
         let default = || StreamConfig::default_array(cache::last_level(&Root::live()), machine);
         let config = StreamConfig {
             array: args.array.unwrap_or_else(default),
@@ -223,8 +223,9 @@ pub(super) fn stream(args: &StreamArgs) -> anyhow::Result<Exit> {
 pub(super) fn gups(args: &GupsArgs) -> anyhow::Result<Exit> {
     let config =
         GupsConfig { footprint: args.footprint, pages: args.pages.kind(), threads: args.threads };
-    let run =
-        |machine: &Machine, progress: micro::Progress<'_>| micro::gups(&config, machine, progress);
+    let run = |machine: &MemoryLimits, progress: micro::Progress<'_>| {
+        micro::gups(&config, machine, progress)
+    };
     let outcome = report(run, args.json, |report, _| gups_text(report))?;
     let exit = |passed: bool| if passed { Exit::Yes } else { Exit::No };
     Ok(outcome.map_or_else(|exit| exit, |report| exit(report.passed)))
@@ -239,7 +240,7 @@ pub(super) fn tlb_sweep(args: &TlbSweepArgs) -> anyhow::Result<Exit> {
         max_footprint: args.max_footprint,
         seed: args.seed,
     };
-    let run = |machine: &Machine, progress: micro::Progress<'_>| {
+    let run = |machine: &MemoryLimits, progress: micro::Progress<'_>| {
         micro::tlb_sweep(&config, machine, progress)
     };
     let report = match report(run, args.json, tlb_sweep_text)? {
@@ -277,12 +278,12 @@ fn stored_pages(report: &TlbSweepReport) -> Result<u32, Failure> {
 
 /// Runs a benchmark and prints its report; on a failure, prints that and returns the exit status.
 fn report<R: JsonReport>(
-    run: impl FnOnce(&Machine, micro::Progress<'_>) -> WorkloadResult<R>,
+    run: impl FnOnce(&MemoryLimits, micro::Progress<'_>) -> WorkloadResult<R>,
     as_json: bool,
     text: impl FnOnce(&R, Width) -> String,
 ) -> anyhow::Result<Result<R, Exit>> {
     let progress = Progress::new();
-    let measured = Machine::live()
+    let measured = MemoryLimits::live()
         .and_then(|machine| run(&machine, &|step| progress.now(format!("measuring: {step}"))));
     drop(progress);
     match measured {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::ErrorKind;
 
-use super::{GraphError, NameKind, Step};
+use super::{GraphError, GraphStep, NameKind};
 
 /// Suggested fix. `Display` prints it without the `help:` prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Help {
     /// Free memory, or use a smaller graph.
     NeedLess {
         /// Step that needs the memory.
-        step: Step,
+        step: GraphStep,
     },
     /// Use 64-bit integers.
     Width64,
@@ -82,11 +82,11 @@ impl fmt::Display for Help {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Memory(help) => return help.fmt(f),
-            Self::NeedLess { step: Step::Build } => {
+            Self::NeedLess { step: GraphStep::Build } => {
                 "free memory, use a smaller graph, or drop --width 64, --directed, --weighted or \
                  --reorder (for files: add --ignore-weights)"
             }
-            Self::NeedLess { step: Step::Relabel } => "free memory, or drop --reorder",
+            Self::NeedLess { step: GraphStep::Relabel } => "free memory, or drop --reorder",
             Self::Width64 => "use 64-bit integers: --width 64",
             Self::Compact => "relabel vertices to consecutive IDs: --compact",
             Self::StateVertices(Some(vertices)) => {

@@ -9,7 +9,7 @@ use hugepilot_alloc::AllocError;
 use hugepilot_units::Bytes;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use crate::error::{Access, Position, Step};
+use crate::error::{Access, GraphStep, Position};
 use crate::{GraphError, LoadFault, Result, ThreadPool};
 
 /// Target size of a block in bytes. Each block becomes a mapping, and a process may have tens of
@@ -266,7 +266,7 @@ impl Budget {
 pub(super) fn check_memory(needed: Bytes, available: Option<Bytes>) -> Result<()> {
     match available {
         Some(available) if needed > available => {
-            Err(GraphError::InsufficientMemory { step: Step::Build, needed, available })
+            Err(GraphError::InsufficientMemory { step: GraphStep::Build, needed, available })
         }
         _ => Ok(()),
     }

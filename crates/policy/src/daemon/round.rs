@@ -4,7 +4,7 @@ use hugepilot_reports::explain::{DaemonDecision, DaemonStep, ExplainedDaemon, Ex
 use hugepilot_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{Gate, ProcessFacts, Reading, Rule, Scan, Step, Turns, Watermarks};
+use super::{Gate, GateStep, ProcessFacts, Reading, Rule, Scan, Turns, Watermarks};
 
 /// Decision of the daemon about itself. Its rounds of promotions and splits are those of tune and
 /// debloat.
@@ -32,7 +32,7 @@ pub enum Choice {
         /// State before.
         gate: Gate,
         /// The result.
-        step: Step,
+        step: GateStep,
         /// State after.
         next: Gate,
     },
@@ -82,10 +82,10 @@ impl DaemonRound {
                 low_ratio: marks.low,
                 psi_start_ratio: marks.psi,
                 step: match step {
-                    Step::Rest => DaemonStep::Rest,
-                    Step::Begin(cause) => DaemonStep::Begin(*cause),
-                    Step::GoOn => DaemonStep::GoOn,
-                    Step::End => DaemonStep::End,
+                    GateStep::Rest => DaemonStep::Rest,
+                    GateStep::Begin(cause) => DaemonStep::Begin(*cause),
+                    GateStep::GoOn => DaemonStep::GoOn,
+                    GateStep::End => DaemonStep::End,
                 },
             },
             Choice::Turns { facts, found, .. } => DaemonDecision::Turns {
@@ -130,7 +130,7 @@ mod tests {
         let reading = Reading { used, limit, hard_use: 0.81, psi: None };
         let (gate, mut next) = (Gate::new(), Gate::new());
         let step = next.step(&marks, &reading, NOW);
-        assert_eq!(step, Step::Begin(WorkCause::High));
+        assert_eq!(step, GateStep::Begin(WorkCause::High));
         Choice::Step { cgroup: None, marks, reading, gate, step, next }
     }
 

@@ -100,7 +100,7 @@ enum Phase {
 /// Next step of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum GateStep {
     /// Rest.
     Rest,
     /// Start work.
@@ -139,24 +139,24 @@ impl Gate {
     }
 
     /// Determines the next step from a reading at `now`.
-    pub fn step(&mut self, marks: &Watermarks, reading: &Reading, now: Nanos) -> Step {
+    pub fn step(&mut self, marks: &Watermarks, reading: &Reading, now: Nanos) -> GateStep {
         if self.phase == Phase::Resting {
-            let Some(cause) = marks.start(reading) else { return Step::Rest };
+            let Some(cause) = marks.start(reading) else { return GateStep::Rest };
             self.phase = Phase::Working;
-            return Step::Begin(cause);
+            return GateStep::Begin(cause);
         }
         if marks.is_low(reading) {
             *self = Self { last: self.last, ..Self::new() };
-            return Step::End;
+            return GateStep::End;
         }
         if let Phase::BackingOff { until, used } = self.phase {
             let rise = (reading.used - used).ratio_of(reading.limit);
             if now < until && rise < RISE_THAT_WAKES {
-                return Step::Rest;
+                return GateStep::Rest;
             }
             self.phase = Phase::Working;
         }
-        Step::GoOn
+        GateStep::GoOn
     }
 
     /// Starts a pause because nothing is left to free, and returns its length.
@@ -222,7 +222,7 @@ mod tests {
         let mut gate = Gate::new();
         let used = [50, 79, 80, 79, 66, 65, 64, 70, 79, 85, 10];
         let steps = used.map(|percent| gate.step(&marks(), &reading(percent), Nanos::ZERO));
-        use Step::{Begin, End, GoOn, Rest};
+        use GateStep::{Begin, End, GoOn, Rest};
         let begin = Begin(WorkCause::High);
         assert_eq!(steps, [Rest, Rest, begin, GoOn, GoOn, GoOn, End, Rest, Rest, begin, End]);
     }
@@ -231,22 +231,25 @@ mod tests {
     fn pressure_begins_work_above_low_only() {
         let pressed = |percent, psi| Reading { psi: Some(psi), ..reading(percent) };
         let step = |reading| Gate::new().step(&marks(), &reading, Nanos::ZERO);
-        assert_eq!(step(pressed(70, 0.2)), Step::Begin(WorkCause::Pressure));
-        assert_eq!(step(pressed(70, 0.19)), Step::Rest);
-        assert_eq!(step(pressed(64, 0.9)), Step::Rest);
-        assert_eq!(step(pressed(80, 0.9)), Step::Begin(WorkCause::High));
+        assert_eq!(step(pressed(70, 0.2)), GateStep::Begin(WorkCause::Pressure));
+        assert_eq!(step(pressed(70, 0.19)), GateStep::Rest);
+        assert_eq!(step(pressed(64, 0.9)), GateStep::Rest);
+        assert_eq!(step(pressed(80, 0.9)), GateStep::Begin(WorkCause::High));
     }
 
     #[test]
     fn pauses_double_up_to_five_minutes_and_start_again_after_success() {
         let (mut gate, mut now, mut pauses) = (Gate::new(), Nanos::ZERO, Vec::new());
-        assert_eq!(gate.step(&marks(), &reading(85), now), Step::Begin(WorkCause::High));
+        assert_eq!(gate.step(&marks(), &reading(85), now), GateStep::Begin(WorkCause::High));
         for _ in 0..8 {
             let pause = gate.give_up(&reading(85), now);
             pauses.push(pause.as_seconds());
-            assert_eq!(gate.step(&marks(), &reading(85), now + pause - Nanos::new(1)), Step::Rest);
+            assert_eq!(
+                gate.step(&marks(), &reading(85), now + pause - Nanos::new(1)),
+                GateStep::Rest
+            );
             now = now + pause;
-            assert_eq!(gate.step(&marks(), &reading(85), now), Step::GoOn);
+            assert_eq!(gate.step(&marks(), &reading(85), now), GateStep::GoOn);
         }
         assert_eq!(pauses, [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
         gate.freed(Bytes::kib(19), Bytes::mib(2));
@@ -262,10 +265,10 @@ mod tests {
         let mut gate = Gate::new();
         gate.step(&marks(), &reading(85), Nanos::ZERO);
         gate.give_up(&reading(85), Nanos::ZERO);
-        assert_eq!(gate.step(&marks(), &reading(86), Nanos::ZERO), Step::Rest);
-        assert_eq!(gate.step(&marks(), &reading(87), Nanos::ZERO), Step::GoOn);
+        assert_eq!(gate.step(&marks(), &reading(86), Nanos::ZERO), GateStep::Rest);
+        assert_eq!(gate.step(&marks(), &reading(87), Nanos::ZERO), GateStep::GoOn);
         gate.give_up(&reading(87), Nanos::ZERO);
-        assert_eq!(gate.step(&marks(), &reading(64), Nanos::ZERO), Step::End);
+        assert_eq!(gate.step(&marks(), &reading(64), Nanos::ZERO), GateStep::End);
         assert!(!gate.gave_up(), "a new stretch begins with a short pause");
     }
 
@@ -304,7 +307,7 @@ mod tests {
     fn no_limit_is_never_full() {
         let endless =
             Reading { used: Bytes::gib(1), limit: Bytes::MAX, hard_use: 0.0, psi: Some(1.0) };
-        assert_eq!(Gate::new().step(&marks(), &endless, Nanos::ZERO), Step::Rest);
+        assert_eq!(Gate::new().step(&marks(), &endless, Nanos::ZERO), GateStep::Rest);
     }
 
     #[test]
@@ -312,7 +315,7 @@ mod tests {
         let throttled = |percent, hard_use| Reading { hard_use, ..reading(percent) };
         assert_eq!(
             Gate::new().step(&marks(), &throttled(99, 0.5), Nanos::ZERO),
-            Step::Begin(WorkCause::High)
+            GateStep::Begin(WorkCause::High)
         );
         assert!(
             !marks().is_critical(&throttled(99, 0.5)) && marks().is_critical(&throttled(50, 0.92))
@@ -335,9 +338,9 @@ mod tests {
             let (mut gate, mut now) = (Gate::new(), Nanos::ZERO);
             for (percent, then) in used {
                 let step = gate.step(&marks(), &reading(percent), now);
-                prop_assert!(step != Step::GoOn || percent >= 65);
-                prop_assert!(!matches!(step, Step::Begin(_)) || percent >= 80);
-                if matches!(step, Step::GoOn | Step::Begin(_)) {
+                prop_assert!(step != GateStep::GoOn || percent >= 65);
+                prop_assert!(!matches!(step, GateStep::Begin(_)) || percent >= 80);
+                if matches!(step, GateStep::GoOn | GateStep::Begin(_)) {
                     match then {
                         0 => drop(gate.give_up(&reading(percent), now)),
                         1 => gate.freed(Bytes::mib(1), Bytes::mib(1)),

@@ -18,7 +18,7 @@ use hugepilot_units::Bytes;
 use super::{
     Progress, allocate, bytes_of, check_threads, describe, huge_bytes, in_cache, many_threads,
 };
-use crate::{Machine, Result, WorkloadError};
+use crate::{MemoryLimits, Result, WorkloadError};
 
 /// Polynomial of the shift register.
 const POLYNOMIAL: u64 = 7;
@@ -44,7 +44,11 @@ pub struct GupsConfig {
 ///
 /// # Errors
 /// Invalid numbers, memory that is not available.
-pub fn gups(config: &GupsConfig, machine: &Machine, progress: Progress<'_>) -> Result<GupsReport> {
+pub fn gups(
+    config: &GupsConfig,
+    machine: &MemoryLimits,
+    progress: Progress<'_>,
+) -> Result<GupsReport> {
     let threads = check_threads(config.threads)? as u64;
     if config.footprint < MIN_TABLE {
         let (flag, value) = ("--footprint", config.footprint);

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::cycle::Lines;
 use crate::rng::Rng;
-use crate::{Machine, Result, WorkloadError};
+use crate::{MemoryLimits, Result, WorkloadError};
 
 /// Most chains of a thread; no core has as many line-fill buffers per chain beyond this.
 pub const MAX_CHAINS: u32 = 16;
@@ -55,7 +55,7 @@ pub struct PchaseConfig {
 /// single cycle through its lines.
 pub fn pchase(
     config: &PchaseConfig,
-    machine: &Machine,
+    machine: &MemoryLimits,
     progress: Progress<'_>,
 ) -> Result<PchaseReport> {
     let required = config.check()?;

@@ -17,7 +17,7 @@ use super::{
     Progress, check_threads, collapse, describe, huge_bytes, in_cache, many_threads, map,
     require_available,
 };
-use crate::{Machine, Result, WorkloadError};
+use crate::{MemoryLimits, Result, WorkloadError};
 
 /// Most rounds: each makes the values 15 times larger.
 pub const MAX_ROUNDS: u32 = 100;
@@ -50,7 +50,7 @@ pub struct StreamConfig {
 impl StreamConfig {
     /// Returns the array length by the rules on this machine, and as large as fits: four times the
     /// cache, at most a quarter of the memory that this process may take, at most 1 GiB.
-    pub fn default_array(cache: Option<Bytes>, machine: &Machine) -> Bytes {
+    pub fn default_array(cache: Option<Bytes>, machine: &MemoryLimits) -> Bytes {
         let wanted = cache.map_or(Bytes::mib(256), |cache| cache.times(4)).max(Bytes::mib(64));
         wanted.min(Bytes::new(machine.memory.room().get() / 4)).min(Bytes::gib(1))
     }
@@ -62,7 +62,7 @@ impl StreamConfig {
 /// Invalid numbers, memory that is not available, [`WorkloadError::Damaged`] for wrong values.
 pub fn stream(
     config: &StreamConfig,
-    machine: &Machine,
+    machine: &MemoryLimits,
     progress: Progress<'_>,
 ) -> Result<StreamReport> {
     let threads = check_threads(config.threads)?;

@@ -19,7 +19,7 @@ use super::levels::levels;
 use super::random::{after, chase, cycle_length, link};
 use super::{LINE_BYTES, Progress, allocate, huge_bytes};
 use crate::rng::Rng;
-use crate::{Machine, Result, WorkloadError};
+use crate::{MemoryLimits, Result, WorkloadError};
 
 const NAME: &str = "tlb-sweep";
 /// Flag of the memory of a curve.
@@ -50,7 +50,7 @@ pub struct TlbSweepConfig {
 /// [`WorkloadError::Damaged`] if a cycle is not single; too little memory for the packed lines.
 pub fn tlb_sweep(
     config: &TlbSweepConfig,
-    machine: &Machine,
+    machine: &MemoryLimits,
     progress: Progress<'_>,
 ) -> Result<TlbSweepReport> {
     let clock_ghz = clock_ghz();
@@ -102,7 +102,7 @@ fn known(tlb: hugepilot_reports::doctor::TlbSizes) -> KnownTlb {
     }
 }
 
-const fn page_bytes(pages: PageKind, machine: &Machine) -> Bytes {
+const fn page_bytes(pages: PageKind, machine: &MemoryLimits) -> Bytes {
     match pages {
         PageKind::Base => machine.sizes.base,
         PageKind::Thp => machine.sizes.huge,
@@ -118,7 +118,7 @@ fn measure(
     config: &TlbSweepConfig,
     curve: &TlbCurve,
     packed: &mut [u8],
-    machine: &Machine,
+    machine: &MemoryLimits,
 ) -> Result<Measured> {
     let page = curve.page_bytes;
     let is_pool = matches!(curve.pages, PageKind::Hugetlb2M | PageKind::Hugetlb1G);
