@@ -45,7 +45,13 @@ const SHOWN: usize = 8;
 
 impl Document for TuneReport {
     fn document(&self) -> Report {
-        document(self, true, "")
+        let mut all = document(self, true, "");
+        // A recording may have several tunes.
+        for section in &mut all.sections {
+            section.title = format!("{}: {}", all.title, section.title);
+            section.group.clone_from(&all.title);
+        }
+        all
     }
 }
 
