@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 35] = [
+const TABLE: [Row; 39] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -80,7 +80,11 @@ const TABLE: [Row; 35] = [
     row("knobs prefetch show", AT_ONCE),
     row("lab collapse", REPORTING),
     row("lab gups", AT_ONCE),
+    row("lab list", AT_ONCE),
+    row("lab merge", AT_ONCE),
     row("lab pchase", AT_ONCE),
+    row("lab report", AT_ONCE),
+    row("lab run", REPORTING),
     row("lab stream", AT_ONCE),
     row("lab tlb-sweep", AT_ONCE),
     row("lab workload", AT_ONCE),

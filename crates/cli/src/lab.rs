@@ -1,6 +1,7 @@
 //! `hugepilot lab`: workloads with known memory behaviour, and micro-benchmarks.
 
 mod collapse;
+mod experiment;
 mod micro;
 mod spec;
 #[cfg(test)]
@@ -80,6 +81,10 @@ enum LabCommand {
     Stream(micro::StreamArgs),
     Gups(micro::GupsArgs),
     TlbSweep(micro::TlbSweepArgs),
+    List(experiment::ListArgs),
+    Run(experiment::RunArgs),
+    Report(experiment::ReportArgs),
+    Merge(experiment::MergeArgs),
 }
 
 /// Target of `lab collapse`.
@@ -106,6 +111,10 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
         LabCommand::Stream(args) => micro::stream(&args),
         LabCommand::Gups(args) => micro::gups(&args),
         LabCommand::TlbSweep(args) => micro::tlb_sweep(&args),
+        LabCommand::List(args) => experiment::list(&args),
+        LabCommand::Run(args) => experiment::run(&args),
+        LabCommand::Report(args) => experiment::report_runs(&args),
+        LabCommand::Merge(args) => experiment::merge_files(&args),
     }
 }
 

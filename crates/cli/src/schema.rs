@@ -8,8 +8,8 @@ use hugepilot_record::{Answer, error, schedule};
 use hugepilot_recording as recording;
 use hugepilot_render::{Shape, fields, json_schema};
 use hugepilot_reports::{
-    compare, daemon, debloat, doctor, explain, graph, knobs, lab, pool, run, shrink, sim, status,
-    top, trace, tune, undo,
+    compare, daemon, debloat, doctor, experiment, explain, graph, knobs, lab, pool, run, shrink,
+    sim, status, top, trace, tune, undo,
 };
 use serde_json::Value;
 
@@ -116,10 +116,22 @@ const OUTPUTS: &[Output] = &[
         shapes: &[Shape::of::<lab::GupsReport>()],
     },
     Output {
+        name: "lab-list",
+        id: experiment::LIST_SCHEMA,
+        command: "hugepilot lab list --json",
+        shapes: &[Shape::of::<experiment::LabList>()],
+    },
+    Output {
         name: "lab-pchase",
         id: lab::PCHASE_SCHEMA,
         command: "hugepilot lab pchase --json",
         shapes: &[Shape::of::<lab::PchaseReport>()],
+    },
+    Output {
+        name: "lab-report",
+        id: experiment::SCHEMA,
+        command: "hugepilot lab report --json",
+        shapes: &[Shape::of::<experiment::LabReport>()],
     },
     Output {
         name: "lab-stream",

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod daemon;
 pub mod debloat;
 pub mod doctor;
+pub mod experiment;
 pub mod explain;
 pub mod graph;
 mod kernel_reason;

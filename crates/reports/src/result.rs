@@ -7,7 +7,7 @@ use hugepilot_render::model::{Document, Report};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{compare, debloat, graph, shrink, sim, tune};
+use crate::{compare, debloat, experiment, graph, shrink, sim, tune};
 
 /// A report of the JSON in `text`; `name` is its file.
 ///
@@ -49,6 +49,7 @@ fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, St
         Some(sim::REUSE_SCHEMA) => document::<sim::SimReuseReport>(value, text, name),
         Some(sim::TLB_SCHEMA) => document::<sim::SimTlbReport>(value, text, name),
         Some(tune::SCHEMA) => document::<tune::TuneReport>(value, text, name),
+        Some(experiment::SCHEMA) => document::<experiment::LabReport>(value, text, name),
         Some(compare::SCHEMA) => document::<compare::CompareReport>(value, text, name),
         Some(graph::SCHEMA) => document::<graph::GraphReport>(value, text, name),
         Some(debloat::SCHEMA) if value["backend"] == shrink::BACKEND => {

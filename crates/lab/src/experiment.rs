@@ -1,0 +1,429 @@
+//! Experiments as data: command lines in weathers, and the bands that their results must meet.
+
+pub mod catalogue;
+mod error;
+pub mod plan;
+pub mod runner;
+pub mod runs;
+pub mod values;
+pub mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+pub use error::ExperimentError;
+
+/// An experiment, as its TOML file states it.
+///
+/// Command lines are those of `hugepilot`, without that word. `{name}` stands for a variable of the
+/// scale, for a file of `file`, or for a measure of `probe`. A variable with several values makes a
+/// panel of each, and the experiment runs in every panel.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Name for `lab run`.
+    pub name: String,
+    /// The claim that it tests, as a sentence.
+    pub claim: String,
+    /// Paper, section and figure of the claim.
+    pub source: String,
+    /// Rounds, each of which runs every cell once.
+    pub rounds: u32,
+    /// Values to read from the output of a cell.
+    pub measure: Measure,
+    /// Variables of all scales.
+    #[serde(default)]
+    pub variables: BTreeMap<String, Values>,
+    /// Variables by scale.
+    pub scale: BTreeMap<String, Scale>,
+    /// Files that are made once.
+    #[serde(default)]
+    pub file: Vec<PreparedFile>,
+    /// Run whose result is a variable of the panel.
+    #[serde(default)]
+    pub probe: Vec<Probe>,
+    /// Weathers, one after the other; without any, the weather of the day.
+    #[serde(default)]
+    pub weather: Vec<Weather>,
+    /// Cells, interleaved; the first is the base of speedups.
+    pub cell: Vec<Cell>,
+    /// Bands of the claim.
+    #[serde(default)]
+    pub band: Vec<Band>,
+}
+
+/// Size of an experiment.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// Time of a run on 2 CPUs, in minutes.
+    pub minutes: f64,
+    /// Available memory that it requires, such as `6GiB`.
+    pub memory: String,
+    /// Variables.
+    #[serde(default)]
+    pub variables: BTreeMap<String, Values>,
+}
+
+/// Values of a variable.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Values {
+    /// The same in all panels.
+    One(String),
+    /// A panel each.
+    Several(Vec<String>),
+}
+
+/// Values to read from the output of a cell.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// Schema of the JSON object, such as `hugepilot.graph/2`.
+    pub schema: String,
+    /// Place of the value: a pointer (RFC 6901), in which `*` stands for all elements, behind
+    /// `sum`, `median`, or `settled`, the median of the second half.
+    pub value: String,
+    /// Unit of the value.
+    pub unit: MeasureUnit,
+    /// Pointer to a value that must not be `false`.
+    pub check: Option<String>,
+    /// Places of further values, by name.
+    #[serde(default)]
+    pub also: BTreeMap<String, String>,
+}
+
+/// Unit of a measured value, which says whether more is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasureUnit {
+    /// A time: less is better.
+    Seconds,
+    /// A rate: more is better.
+    PerSecond,
+}
+
+/// File that is made once, and kept for later runs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreparedFile {
+    /// Variable that holds its path.
+    pub name: String,
+    /// File name, which states what it contains.
+    pub file: String,
+    /// Command line that makes it.
+    pub run: String,
+}
+
+/// Run whose result is a variable, such as the footprint.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// Variable.
+    pub name: String,
+    /// Command line.
+    pub run: String,
+    /// Schema of its JSON object.
+    pub schema: String,
+    /// Place of the value.
+    pub value: String,
+}
+
+/// State of the machine during cells.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weather {
+    /// Name.
+    pub name: String,
+    /// Command lines that hold it, the first one outermost.
+    #[serde(default)]
+    pub run: Vec<String>,
+}
+
+/// Command line that is measured.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// Name.
+    pub name: String,
+    /// Command line.
+    pub run: String,
+    /// Weathers in which it runs; without any, all.
+    #[serde(default)]
+    pub weather: Vec<String>,
+    /// Speedups over the base that the source published, by weather.
+    #[serde(default)]
+    pub published: BTreeMap<String, f64>,
+}
+
+/// Limit of a speedup, or of a share of a speedup.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Band {
+    /// Statement that holds within the band.
+    pub claim: String,
+    /// The speedup.
+    #[serde(flatten)]
+    pub speedup: Speedup,
+    /// The speedup of which this one is a share: (this - 1) / (that - 1).
+    pub share_of: Option<Speedup>,
+    /// Least value.
+    pub at_least: Option<f64>,
+    /// Largest value.
+    pub at_most: Option<f64>,
+    /// Value that the source published.
+    pub published: Option<f64>,
+}
+
+/// Speedup of a cell over another one, in one weather.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Speedup {
+    /// Cell.
+    pub cell: String,
+    /// Cell that it is compared with; the first, if none is named.
+    pub over: Option<String>,
+    /// Weather; the first, if none is named.
+    pub weather: Option<String>,
+}
+
+impl Experiment {
+    /// Reads an experiment from TOML, and checks that its names agree.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Experiment`] with the place and the cause.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
+        let error = |cause: String| ExperimentError::Experiment { file: file.to_owned(), cause };
+        let mut experiment: Self =
+            toml::from_str(text).map_err(|cause| error(cause.to_string()))?;
+        if experiment.weather.is_empty() {
+            experiment.weather.push(Weather { name: "as it is".to_owned(), run: Vec::new() });
+        }
+        experiment.claim = experiment.claim.trim_start().to_owned();
+        experiment.check().map_err(error)?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let known = |names: BTreeSet<&str>, kind: &str, name: &str| match names.contains(name) {
+            true => Ok(()),
+            false => Err(format!("no {kind} is named {name:?}")),
+        };
+        let cell =
+            |name: &str| known(self.cell.iter().map(|one| &*one.name).collect(), "cell", name);
+        let weather = |name: &str| {
+            known(self.weather.iter().map(|one| &*one.name).collect(), "weather", name)
+        };
+        if self.cell.is_empty() || self.rounds == 0 {
+            return Err("an experiment requires a cell and a round".to_owned());
+        }
+        for speedup in
+            self.band.iter().flat_map(|band| [Some(&band.speedup), band.share_of.as_ref()])
+        {
+            let Some(speedup) = speedup else { continue };
+            cell(&speedup.cell)?;
+            speedup.over.as_deref().map_or(Ok(()), cell)?;
+            speedup.weather.as_deref().map_or(Ok(()), weather)?;
+        }
+        let named = self.cell.iter().flat_map(|one| one.weather.iter().chain(one.published.keys()));
+        named.into_iter().try_for_each(|name| weather(name))?;
+        for scale in self.scale.keys() {
+            let panels = self.panels(scale).map_err(|error| error.to_string())?;
+            let names: BTreeSet<String> = panels.iter().map(Panel::name).collect();
+            if names.len() < panels.len() {
+                return Err("values of a variable begin with the same word".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// The panels of a scale: all combinations of the values of its variables, the last variable
+    /// by name changing fastest. Each has its values by variable.
+    ///
+    /// # Errors
+    /// [`ExperimentError::NoScale`].
+    pub fn panels(&self, scale: &str) -> Result<Vec<Panel>, ExperimentError> {
+        let Some(found) = self.scale.get(scale) else {
+            return Err(ExperimentError::NoScale {
+                experiment: self.name.clone(),
+                scale: scale.to_owned(),
+            });
+        };
+        let mut panels = vec![Panel::default()];
+        for (name, values) in self.variables.iter().chain(&found.variables) {
+            let (values, is_swept): (&[String], bool) = match values {
+                Values::One(value) => (std::slice::from_ref(value), false),
+                Values::Several(values) => (values, true),
+            };
+            let with = |panel: &Panel, value: &String| {
+                let mut panel = panel.clone();
+                panel.set(name, value);
+                let word = value.split_whitespace().next().unwrap_or_default();
+                panel.swept.extend(is_swept.then(|| word.to_owned()));
+                panel
+            };
+            panels = panels
+                .iter()
+                .flat_map(|panel| values.iter().map(move |value| with(panel, value)))
+                .collect();
+        }
+        Ok(panels)
+    }
+
+    /// Index of a weather by name; the first, without a name.
+    pub fn weather_of(&self, name: Option<&str>) -> usize {
+        name.and_then(|name| self.weather.iter().position(|one| one.name == name)).unwrap_or(0)
+    }
+
+    /// Index of a cell by name; the first, without a name.
+    pub fn cell_of(&self, name: Option<&str>) -> usize {
+        name.and_then(|name| self.cell.iter().position(|one| one.name == name)).unwrap_or(0)
+    }
+}
+
+/// Variables within variables at most.
+const DEPTH: u32 = 4;
+
+/// Combination of the values of variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Panel {
+    /// Words of the value of each variable.
+    pub variables: BTreeMap<String, Vec<String>>,
+    /// First words of the values that differ between panels.
+    pub swept: Vec<String>,
+}
+
+impl Panel {
+    /// Its name: the first words of the values that differ between panels.
+    pub fn name(&self) -> String {
+        self.swept.join(" ")
+    }
+
+    /// Sets a variable to the words of `value`.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.variables
+            .insert(name.to_owned(), value.split_whitespace().map(str::to_owned).collect());
+    }
+
+    /// Sets a variable to one word, such as a path, in which blanks do not separate.
+    pub fn set_word(&mut self, name: &str, value: String) {
+        self.variables.insert(name.to_owned(), vec![value]);
+    }
+
+    /// The words of a command line, with the variables' values.
+    ///
+    /// # Errors
+    /// [`ExperimentError::NoVariable`].
+    pub fn words(&self, line: &str) -> Result<Vec<String>, ExperimentError> {
+        let words = line.split_whitespace().map(|word| self.expanded(word, DEPTH));
+        Ok(words.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// The words of a word: those of a variable, whose value may name other ones.
+    fn expanded(&self, word: &str, depth: u32) -> Result<Vec<String>, ExperimentError> {
+        match word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            Some(name) if !name.contains('{') && depth > 0 => {
+                let words = self.value(name)?.iter().map(|word| self.expanded(word, depth - 1));
+                Ok(words.collect::<Result<Vec<_>, _>>()?.concat())
+            }
+            _ => Ok(vec![self.filled(word)?]),
+        }
+    }
+
+    fn value(&self, name: &str) -> Result<&[String], ExperimentError> {
+        let value = self.variables.get(name).map(Vec::as_slice);
+        value.ok_or_else(|| ExperimentError::NoVariable { name: name.to_owned() })
+    }
+
+    /// A text with the variables' values.
+    ///
+    /// # Errors
+    /// [`ExperimentError::NoVariable`].
+    pub fn filled(&self, text: &str) -> Result<String, ExperimentError> {
+        let (mut filled, mut rest) = (String::new(), text);
+        while let Some((before, (name, after))) =
+            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            filled.push_str(before);
+            filled.push_str(&self.value(name)?.join(" "));
+            rest = after;
+        }
+        Ok(filled + rest)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const TEXT: &str = r#"
+        name = "order"
+        claim = "the order decides"
+        source = "a paper"
+        rounds = 3
+        [measure]
+        schema = "s/1"
+        value = "/seconds"
+        unit = "seconds"
+        also = { huge_bytes = "sum /arrays/*/huge" }
+        [scale.small]
+        minutes = 2
+        memory = "1GiB"
+        variables = { kernel = ["bfs", "pr"], graph = "kronecker:20", size = ["1", "2"] }
+        [[weather]]
+        name = "none"
+        [[weather]]
+        name = "scarce"
+        run = ["lab pressure --leave {size}GiB"]
+        [[cell]]
+        name = "base"
+        run = "graph run {kernel} {graph} --json"
+        [[cell]]
+        name = "thp"
+        run = "graph run {kernel} {graph} --pages all=thp --json"
+        published = { scarce = 1.02 }
+        [[band]]
+        claim = "half of it is left"
+        cell = "thp"
+        weather = "scarce"
+        share_of = { cell = "thp", weather = "none" }
+        at_least = 0.5
+    "#;
+
+    #[test]
+    fn each_combination_of_values_is_a_panel() {
+        let experiment = Experiment::parse(TEXT, "x").unwrap();
+        let panels = experiment.panels("small").unwrap();
+        let names: Vec<String> = panels.iter().map(Panel::name).collect();
+        assert_eq!(names, ["bfs 1", "bfs 2", "pr 1", "pr 2"]);
+        let words = panels[2].words(&experiment.cell[0].run).unwrap();
+        assert_eq!(words, ["graph", "run", "pr", "kronecker:20", "--json"]);
+        assert_eq!(panels[1].filled("a{size}b{size}").unwrap(), "a2b2");
+        let mut panel = panels[0].clone();
+        panel.set("kernel", "pr --iterations {count}");
+        panel.set("count", "1");
+        panel.set("endless", "{endless}");
+        assert!(panel.words("{endless}").is_ok(), "it ends");
+        panel.set_word("file", "a b".to_owned());
+        let words = panel.words("run {kernel} x{file}").unwrap();
+        assert_eq!(words, ["run", "pr", "--iterations", "1", "xa b"]);
+        assert!(panels[0].filled("{unknown}").unwrap_err().to_string().contains("unknown"));
+        assert!(experiment.panels("paper").unwrap_err().to_string().contains("paper"));
+    }
+
+    #[test]
+    fn names_that_do_not_agree_are_refused_with_their_place() {
+        let refused = |from: &str, to: &str, cause: &str| {
+            let text = TEXT.replacen(from, to, 1);
+            assert_ne!(text, TEXT, "{from}");
+            let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
+            assert!(error.contains("x.toml") && error.contains(cause), "{error}");
+        };
+        refused("cell = \"thp\"\n        weather", "cell = \"thq\"\n        weather", "\"thq\"");
+        refused("published = { scarce", "published = { scarse", "no weather is named \"scarse\"");
+        refused("rounds = 3", "rounds = 0", "requires a cell and a round");
+        refused("rounds = 3", "round = 3", "round");
+        refused("[\"1\", \"2\"]", "[\"1 a\", \"1 b\"]", "begin with the same word");
+        refused("unit = \"seconds\"", "unit = \"hours\"", "hours");
+    }
+}

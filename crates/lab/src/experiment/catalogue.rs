@@ -1,0 +1,63 @@
+//! Experiments that come with hugepilot.
+
+use super::{Experiment, ExperimentError};
+
+/// Names and definitions, in order of `lab list`.
+const ALL: [(&str, &str); 5] = [
+    ("arrays", include_str!("catalogue/arrays.toml")),
+    ("pressure", include_str!("catalogue/pressure.toml")),
+    ("fragmentation", include_str!("catalogue/fragmentation.toml")),
+    ("selective", include_str!("catalogue/selective.toml")),
+    ("scarce", include_str!("catalogue/scarce.toml")),
+];
+
+/// All experiments.
+///
+/// # Errors
+/// None: a test parses each of them.
+pub fn all() -> Result<Vec<Experiment>, ExperimentError> {
+    ALL.iter().map(|(name, text)| Experiment::parse(text, name)).collect()
+}
+
+/// The experiment of this name; `None` if there is none.
+///
+/// # Errors
+/// As [`all`].
+pub fn named(name: &str) -> Result<Option<Experiment>, ExperimentError> {
+    let found = ALL.iter().find(|(known, _)| *known == name);
+    found.map(|(name, text)| Experiment::parse(text, name)).transpose()
+}
+
+/// Names of all experiments.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_experiment_has_its_name_a_small_scale_and_variables_for_all_lines() {
+        for ((name, _), experiment) in ALL.iter().zip(all().unwrap()) {
+            assert_eq!(experiment.name, *name);
+            assert!(experiment.scale["small"].minutes <= 15.0, "{name}");
+            let prepared = experiment.file.iter().map(|file| &file.name);
+            let known = prepared.chain(experiment.probe.iter().map(|probe| &probe.name));
+            let known: Vec<&String> = known.collect();
+            for mut panel in
+                experiment.scale.keys().flat_map(|name| experiment.panels(name).unwrap())
+            {
+                for name in known.iter().map(|name| name.to_string()).chain(["hugepilot".into()]) {
+                    panel.set_word(&name, "x".to_owned());
+                }
+                let files = experiment.file.iter().flat_map(|file| [&file.run, &file.file]);
+                let held = experiment.weather.iter().flat_map(|weather| &weather.run);
+                let lines = experiment.cell.iter().map(|cell| &cell.run);
+                for line in lines.chain(held).chain(files) {
+                    assert!(panel.words(line).is_ok(), "{name}: {line}");
+                }
+            }
+        }
+    }
+}

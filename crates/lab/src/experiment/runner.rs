@@ -1,0 +1,250 @@
+//! Runs what is due of an experiment, and appends each run to its file.
+
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use hugepilot_kernel::system::SystemMeter;
+use hugepilot_kernel::{Root, cpu, memory, system};
+use serde_json::Value;
+
+use self::process::Command;
+use super::plan::{Due, Group, Shard, plan};
+use super::runs::{self, Machine, Run, SCHEMA};
+use super::values::{number, objects, with_schema};
+use super::{Experiment, ExperimentError, Panel};
+
+/// Longest time of a command.
+const TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// How an experiment is run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Scale.
+    pub scale: String,
+    /// Part that runs here.
+    pub shard: Shard,
+    /// File to which runs are appended.
+    pub output: PathBuf,
+    /// Folder of prepared files.
+    pub data: PathBuf,
+    /// The program `hugepilot`.
+    pub program: PathBuf,
+    /// Version of hugepilot.
+    pub version: String,
+}
+
+/// Progress of an experiment.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A file is made, or a variable measured.
+    Prepares(&'a str),
+    /// A weather is made.
+    Weather(&'a Group),
+    /// A run begins: its number of all that were due.
+    Begins(&'a Group, &'a Due, usize, usize),
+    /// A run ended.
+    Ended(&'a Run),
+}
+
+/// Runs what is due, and returns the number of runs. The same call later goes on where it ended.
+///
+/// A failed run is recorded with its cause, and the next one begins. A weather that cannot be made
+/// fails all its runs.
+///
+/// # Errors
+/// [`ExperimentError`]: the preparation failed, the file cannot be written, or
+/// [`ExperimentError::Interrupted`].
+pub fn run(
+    experiment: &Experiment,
+    options: &RunOptions,
+    interrupted: &dyn Fn() -> bool,
+    show: &mut dyn FnMut(Event<'_>),
+) -> Result<usize, ExperimentError> {
+    let mut lab = Lab { experiment, options, interrupted, machine: machine() };
+    let panels = lab.prepare(show)?;
+    let done = runs::read(&options.output)?;
+    let groups = plan(experiment, &panels, options.shard, &done, &lab.machine)?;
+    let all = groups.iter().map(|group| group.runs.len()).sum();
+    let mut count = 0;
+    for group in &groups {
+        lab.group(group, all, &mut count, show)?;
+    }
+    Ok(count)
+}
+
+struct Lab<'a> {
+    experiment: &'a Experiment,
+    options: &'a RunOptions,
+    interrupted: &'a dyn Fn() -> bool,
+    machine: Machine,
+}
+
+impl Lab<'_> {
+    /// The panels of the scale, with their files and measured variables.
+    fn prepare(&self, show: &mut dyn FnMut(Event<'_>)) -> Result<Vec<Panel>, ExperimentError> {
+        let mut panels = self.experiment.panels(&self.options.scale)?;
+        for panel in &mut panels {
+            panel.set_word("hugepilot", self.options.program.display().to_string());
+            for file in &self.experiment.file {
+                let path = self.options.data.join(panel.filled(&file.file)?);
+                panel.set_word(&file.name, path.display().to_string());
+                if !path.exists() {
+                    show(Event::Prepares(&file.file));
+                    self.make(panel, &file.run, &path)?;
+                }
+            }
+            for probe in &self.experiment.probe {
+                show(Event::Prepares(&probe.name));
+                let words = panel.words(&probe.run)?;
+                let ran = self.command(&words)?.output(TIMEOUT, self.interrupted)?;
+                let found = objects(&ran.output);
+                let value = with_schema(&found, &probe.schema);
+                let value = value.and_then(|object| number(object, &probe.value));
+                let value = value.ok_or_else(|| ExperimentError::Command {
+                    command: words.join(" "),
+                    cause: ran.cause("it printed no value"),
+                })?;
+                panel.set_word(&probe.name, value.to_string());
+            }
+        }
+        Ok(panels)
+    }
+
+    /// Makes a file by `line`, which names its variable, under another name until it is whole.
+    fn make(&self, panel: &Panel, line: &str, path: &Path) -> Result<(), ExperimentError> {
+        let error = |source| ExperimentError::file("write", path, source);
+        std::fs::create_dir_all(&self.options.data).map_err(error)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!("partial-{name}"));
+        let _ = std::fs::remove_file(&partial);
+        let whole = path.display().to_string();
+        let swap = |word: String| {
+            if word == whole { partial.display().to_string() } else { word }
+        };
+        let words: Vec<String> = panel.words(line)?.into_iter().map(swap).collect();
+        let ran = self.command(&words)?.output(TIMEOUT, self.interrupted)?;
+        if ran.status != Some(0) {
+            let cause = ran.cause("it failed");
+            return Err(ExperimentError::Command { command: words.join(" "), cause });
+        }
+        std::fs::rename(&partial, path).map_err(error)
+    }
+
+    fn command(&self, words: &[String]) -> Result<Command, ExperimentError> {
+        let started = Command::start(&self.options.program, words);
+        started.map_err(|error| ExperimentError::Command {
+            command: words.join(" "),
+            cause: error.to_string(),
+        })
+    }
+
+    /// Runs what is due in one weather.
+    fn group(
+        &mut self,
+        group: &Group,
+        all: usize,
+        count: &mut usize,
+        show: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), ExperimentError> {
+        if !group.holders.is_empty() {
+            show(Event::Weather(group));
+        }
+        let (mut holders, mut reached, mut failed) = (Vec::new(), Vec::new(), None);
+        for words in &group.holders {
+            let mut holder = self.command(words)?;
+            match holder.first_object(TIMEOUT, self.interrupted)? {
+                Ok(object) => reached.push(object),
+                Err(cause) => failed = Some(format!("no weather: {}: {cause}", words.join(" "))),
+            }
+            holders.push(holder);
+            if failed.is_some() {
+                break;
+            }
+        }
+        for due in &group.runs {
+            *count += 1;
+            show(Event::Begins(group, due, *count, all));
+            let mut run = self.begun(group, due, reached.clone());
+            match &failed {
+                Some(cause) => run.failed = Some(cause.clone()),
+                None => self.measure(due, &mut run)?,
+            }
+            runs::append(&self.options.output, &run)?;
+            show(Event::Ended(&run));
+        }
+        // The last one was made within the others.
+        while let Some(holder) = holders.pop() {
+            holder.end();
+        }
+        Ok(())
+    }
+
+    fn begun(&self, group: &Group, due: &Due, reached: Vec<Value>) -> Run {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Run {
+            schema: SCHEMA.to_owned(),
+            experiment: self.experiment.name.clone(),
+            scale: self.options.scale.clone(),
+            panel: group.panel.name(),
+            weather: group.weather.clone(),
+            cell: due.cell.clone(),
+            round: due.round,
+            digest: due.digest.clone(),
+            unix_seconds: since.map_or(0, |since| since.as_secs()),
+            version: self.options.version.clone(),
+            machine: self.machine.clone(),
+            reached,
+            seconds: 0.0,
+            steal_ratio: None,
+            values: Default::default(),
+            failed: None,
+        }
+    }
+
+    /// Runs a cell, and reads its values.
+    fn measure(&self, due: &Due, run: &mut Run) -> Result<(), ExperimentError> {
+        let mut meter = SystemMeter::open(&Root::live());
+        let before = meter.read().cpu;
+        let begun = Instant::now();
+        let ran = self.command(&due.words)?.output(TIMEOUT, self.interrupted)?;
+        run.seconds = begun.elapsed().as_secs_f64();
+        run.steal_ratio = before.zip(meter.read().cpu).and_then(|(before, after)| {
+            let all = |of: &system::CpuTimes| of.user + of.system + of.idle + of.steal;
+            let spent = (all(&after) - all(&before)).as_seconds();
+            (spent > 0.0).then(|| (after.steal - before.steal).as_seconds() / spent)
+        });
+        let found = objects(&ran.output);
+        let measure = &self.experiment.measure;
+        let Some(object) = with_schema(&found, &measure.schema) else {
+            run.failed = Some(ran.cause("it printed no result"));
+            return Ok(());
+        };
+        let is_wrong =
+            measure.check.as_ref().is_some_and(|at| object.pointer(at) == Some(&false.into()));
+        let Some(value) = number(object, &measure.value).filter(|_| !is_wrong) else {
+            let missing = if is_wrong { "its result is wrong" } else { "its result has no value" };
+            run.failed = Some(ran.cause(missing));
+            return Ok(());
+        };
+        run.values.insert("value".to_owned(), value);
+        for (name, place) in &measure.also {
+            let of = found.iter().rev().find_map(|object| number(object, place));
+            run.values.extend(of.map(|value| (name.clone(), value)));
+        }
+        Ok(())
+    }
+}
+
+/// This machine.
+fn machine() -> Machine {
+    let root = Root::live();
+    let cpu = cpu::read(&root).unwrap_or_default();
+    Machine {
+        cpu: format!("{} (family {} model {})", cpu.model_name, cpu.family, cpu.model),
+        cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+        memory_bytes: memory::mem_info(&root).map_or(0, |info| info.total.get()),
+        kernel: system::kernel_release(&root).unwrap_or_default(),
+    }
+}

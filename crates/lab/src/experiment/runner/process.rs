@@ -1,0 +1,149 @@
+//! A command of an experiment, with its output in memory.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::{Change, Program, StartedProgram, Thp, wait};
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde_json::Value;
+
+use crate::experiment::ExperimentError;
+use crate::experiment::values::objects;
+
+/// Interval in which an interruption is noticed.
+const TICK: Duration = Duration::from_millis(50);
+/// Time for the end of a holder: it frees gigabytes.
+const END: Duration = Duration::from_secs(60);
+
+/// Command. It ends with this process, with all that it started.
+pub(super) struct Command {
+    child: StartedProgram,
+    /// Its stdout and stderr.
+    output: File,
+}
+
+/// A command that ended.
+pub(super) struct Ran {
+    /// Exit status; `None` if a signal killed it or its time was over.
+    pub(super) status: Option<i32>,
+    /// Its stdout and stderr.
+    pub(super) output: String,
+}
+
+impl Ran {
+    /// `missing`, with the exit status and the last line about an error.
+    pub(super) fn cause(&self, missing: &str) -> String {
+        let status = self.status.map_or("killed".to_owned(), |status| format!("status {status}"));
+        let error = self.output.lines().find(|line| line.contains("error: "));
+        let line = error.or_else(|| self.output.lines().last()).unwrap_or_default();
+        format!("{missing} ({status}): {}", line.chars().take(300).collect::<String>())
+    }
+}
+
+impl Command {
+    /// Starts `program` with these arguments.
+    pub(super) fn start(program: &Path, words: &[String]) -> io::Result<Self> {
+        let nothing = File::open("/dev/null")?;
+        let output = File::from(memfd_create("output", MemfdFlags::CLOEXEC)?);
+        // Both streams append to one file.
+        let fd = output.as_fd();
+        let name = std::iter::once(program.as_os_str().to_owned());
+        let arguments: Vec<OsString> = name.chain(words.iter().map(OsString::from)).collect();
+        let environment: Vec<_> = std::env::vars_os().collect();
+        let mut child = StartedProgram::bound(&Program {
+            path: program,
+            arguments: &arguments,
+            environment: &environment,
+            thp: Thp::Inherit,
+            standard: [Some(nothing.as_fd()), Some(fd), Some(fd)],
+            own_group: true,
+        })?;
+        child.release()?;
+        Ok(Self { child, output })
+    }
+
+    /// The output so far.
+    fn text(&self) -> String {
+        let length = self.output.metadata().map_or(0, |data| data.len());
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let read = self.output.read_at(&mut bytes, 0).unwrap_or(0);
+        bytes.truncate(read);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Waits for its end.
+    pub(super) fn output(
+        mut self,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Ran, ExperimentError> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.ended() {
+                self.child.end_rest();
+                return Ok(Ran { status, output: self.text() });
+            }
+            if interrupted() {
+                self.end();
+                return Err(ExperimentError::Interrupted);
+            }
+            if begun.elapsed() > timeout {
+                let output = self.text() + "\nerror: its time was over";
+                self.end();
+                return Ok(Ran { status: None, output });
+            }
+            wait::readable(&[self.child.as_fd()], TICK);
+        }
+    }
+
+    /// Waits for the first JSON object that it prints, while it goes on; or returns why it ended
+    /// without one.
+    pub(super) fn first_object(
+        &mut self,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Result<Value, String>, ExperimentError> {
+        let begun = Instant::now();
+        loop {
+            let ended = self.ended();
+            let output = self.text();
+            if let Some(status) = ended {
+                return Ok(Err(Ran { status, output }.cause("it ended")));
+            }
+            if let Some(object) = objects(&output).into_iter().next() {
+                return Ok(Ok(object));
+            }
+            if interrupted() {
+                return Err(ExperimentError::Interrupted);
+            }
+            if begun.elapsed() > timeout {
+                return Ok(Err("its time was over".to_owned()));
+            }
+            wait::readable(&[self.child.as_fd()], TICK);
+        }
+    }
+
+    /// The exit status, if it ended; of an end by a signal, `None` within.
+    fn ended(&mut self) -> Option<Option<i32>> {
+        match self.child.changed() {
+            Ok(Some((Change::Exited(status), _))) => Some(Some(status)),
+            Ok(Some((Change::Killed(_), _))) | Err(_) => Some(None),
+            Ok(_) => None,
+        }
+    }
+
+    /// Requests its end, and waits for it.
+    pub(super) fn end(mut self) {
+        self.child.ask_to_end();
+        let begun = Instant::now();
+        while self.ended().is_none() && begun.elapsed() < END {
+            wait::readable(&[self.child.as_fd()], TICK);
+        }
+        self.child.end_rest();
+    }
+}

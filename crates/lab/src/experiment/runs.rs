@@ -1,0 +1,193 @@
+//! File of runs: a line of JSON for each, appended as soon as it ends.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use hugepilot_units::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::error::ExperimentError;
+
+/// Name and version of a line.
+pub const SCHEMA: &str = "hugepilot.lab-run/1";
+
+/// A run of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Experiment.
+    pub experiment: String,
+    /// Scale.
+    pub scale: String,
+    /// Panel; empty if the experiment has one only.
+    pub panel: String,
+    /// Weather.
+    pub weather: String,
+    /// Cell.
+    pub cell: String,
+    /// Number of the round, from 0.
+    pub round: u32,
+    /// Digest of what ran: a run of another command line is another run.
+    pub digest: String,
+    /// Time of its start, in seconds since 1970, UTC.
+    pub unix_seconds: u64,
+    /// Version of hugepilot.
+    pub version: String,
+    /// Machine.
+    pub machine: Machine,
+    /// Output of the holders of the weather.
+    #[serde(default)]
+    pub reached: Vec<Value>,
+    /// Time from start to end.
+    pub seconds: f64,
+    /// Share of the CPU time that the hypervisor took during the run; `None` if unknown.
+    pub steal_ratio: Option<f64>,
+    /// Measured values by name, `value` first; empty if it failed.
+    pub values: BTreeMap<String, f64>,
+    /// Why it has no value.
+    pub failed: Option<String>,
+}
+
+/// Machine of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor, with family and model, because virtual machines shorten names.
+    pub cpu: String,
+    /// Processors that may be used.
+    pub cpus: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Release of the kernel.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// The machine in words.
+    pub fn text(&self) -> String {
+        let Self { cpu, cpus, memory_bytes, kernel } = self;
+        let memory = Bytes::new(*memory_bytes);
+        format!("{cpus} CPUs {cpu}, {memory}, Linux {kernel}")
+    }
+}
+
+impl Run {
+    /// The value of its experiment's measure.
+    pub fn value(&self) -> Option<f64> {
+        self.values.get("value").copied().filter(|value| value.is_finite() && *value > 0.0)
+    }
+}
+
+/// Digest of texts that determine a run (FNV-1a, 64 bits, in hexadecimal).
+pub fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for text in texts {
+        for byte in text.bytes().chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+/// Reads the runs of a file; a file that does not exist has none. A last line that a crash cut off
+/// does not count.
+///
+/// # Errors
+/// [`ExperimentError::Runs`] with the line and the cause.
+pub fn read(path: &Path) -> Result<Vec<Run>, ExperimentError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(ExperimentError::file("read", path, error)),
+    };
+    let mut runs = Vec::new();
+    let lines: Vec<&str> = text.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        match serde_json::from_str::<Run>(line) {
+            Ok(run) if run.schema == SCHEMA => runs.push(run),
+            Ok(run) => {
+                let cause = format!("its schema is {:?}, not {SCHEMA}", run.schema);
+                return Err(ExperimentError::runs(path, index + 1, cause));
+            }
+            Err(error) if error.is_eof() && index + 1 == lines.len() => {}
+            Err(error) => return Err(ExperimentError::runs(path, index + 1, error.to_string())),
+        }
+    }
+    Ok(runs)
+}
+
+/// Appends a run, after it removed a last line that a crash cut off.
+///
+/// # Errors
+/// [`ExperimentError::File`], such as ENOSPC.
+pub fn append(path: &Path, run: &Run) -> Result<(), ExperimentError> {
+    let written = || -> std::io::Result<()> {
+        let mut file = File::options().read(true).append(true).create(true).open(path)?;
+        let mut text = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_end(&mut text)?;
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        if whole < text.len() {
+            file.set_len(whole as u64)?;
+        }
+        let line = serde_json::to_string(run)? + "\n";
+        file.write_all(line.as_bytes())?;
+        file.sync_data()
+    };
+    written().map_err(|error| ExperimentError::file("append to", path, error))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn run(weather: &str, cell: &str, round: u32, value: f64) -> Run {
+        Run {
+            schema: SCHEMA.to_owned(),
+            experiment: "order".to_owned(),
+            scale: "small".to_owned(),
+            panel: "bfs 1".to_owned(),
+            weather: weather.to_owned(),
+            cell: cell.to_owned(),
+            round,
+            digest: digest([weather, cell]),
+            unix_seconds: 1_800_000_000,
+            version: "0.1.0".to_owned(),
+            machine: Machine { cpu: "CPU".to_owned(), cpus: 2, ..Machine::default() },
+            reached: Vec::new(),
+            seconds: 2.0,
+            steal_ratio: Some(0.0),
+            values: [("value".to_owned(), value)].into(),
+            failed: None,
+        }
+    }
+
+    #[test]
+    fn runs_are_appended_and_read_also_after_a_crash_in_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.ndjson");
+        assert_eq!(read(&path).unwrap(), []);
+        let [first, second] = [run("none", "base", 0, 1.5), run("none", "thp", 0, 1.25)];
+        append(&path, &first).unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all(b"{\"schema\":\"hugepilot.lab-r").unwrap();
+        assert_eq!(read(&path).unwrap(), std::slice::from_ref(&first));
+        append(&path, &second).unwrap();
+        assert_eq!(read(&path).unwrap(), [first, second]);
+        std::fs::write(&path, "{}\n{\"schema\":\n").unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn a_digest_depends_on_each_text_and_their_borders() {
+        // Published value of FNV-1a for "a" and a zero byte.
+        assert_eq!(digest(["a"]), "089be207b544f1e4");
+        assert_ne!(digest(["a", "b"]), digest(["ab"]));
+        assert_ne!(digest(["a", "b"]), digest(["b", "a"]));
+    }
+}

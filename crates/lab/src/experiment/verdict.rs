@@ -1,0 +1,257 @@
+//! Verdict on the claim of an experiment, by its runs.
+
+use std::collections::BTreeMap;
+
+use hugepilot_reports::experiment::{
+    BandReport, CellReport, ExperimentReport, ExperimentVerdict, FailedRuns,
+};
+use hugepilot_stats::{Ratios, Spread};
+
+use super::runs::Run;
+use super::{Band, Experiment, MeasureUnit, Speedup};
+
+/// Share of CPU time taken by the hypervisor from which a run counts as noisy.
+const NOISY: f64 = 0.05;
+/// Least gain of which shares are taken: those of less are chance.
+const LEAST_GAIN: f64 = 0.02;
+
+/// The report of an experiment on the runs of one scale. Runs of other experiments and scales do
+/// not count.
+pub fn judge(experiment: &Experiment, scale: &str, runs: &[Run]) -> ExperimentReport {
+    let is_own = |run: &&Run| run.experiment == experiment.name && run.scale == scale;
+    let runs = Runs { experiment, runs: runs.iter().filter(is_own).collect() };
+    let panels = runs.panels();
+    let cells: Vec<CellReport> = panels.iter().flat_map(|panel| runs.cells(panel)).collect();
+    let bands: Vec<BandReport> = panels
+        .iter()
+        .flat_map(|panel| experiment.band.iter().map(|band| runs.band(panel, band)))
+        .collect();
+    let times = runs.runs.iter().map(|run| run.unix_seconds);
+    ExperimentReport {
+        name: experiment.name.clone(),
+        claim: experiment.claim.clone(),
+        source: experiment.source.clone(),
+        scale: scale.to_owned(),
+        unit: match experiment.measure.unit {
+            MeasureUnit::Seconds => "seconds",
+            MeasureUnit::PerSecond => "per_second",
+        }
+        .to_owned(),
+        verdict: verdict(&bands),
+        runs: runs.runs.len() as u64,
+        noisy_runs: runs.runs.iter().filter(|run| run.steal_ratio > Some(NOISY)).count() as u64,
+        first_unix_seconds: times.clone().min(),
+        last_unix_seconds: times.max(),
+        failed: runs.failed(),
+        cells,
+        bands,
+    }
+}
+
+fn verdict(bands: &[BandReport]) -> ExperimentVerdict {
+    let known: Vec<bool> = bands.iter().filter_map(|band| band.met).collect();
+    match known.iter().filter(|&&met| met).count() {
+        _ if known.is_empty() => ExperimentVerdict::NotMeasured,
+        met if met == bands.len() => ExperimentVerdict::Reproduced,
+        0 => ExperimentVerdict::NotReproduced,
+        _ => ExperimentVerdict::InPart,
+    }
+}
+
+struct Runs<'a> {
+    experiment: &'a Experiment,
+    runs: Vec<&'a Run>,
+}
+
+impl Runs<'_> {
+    /// Panels in order of their first run.
+    fn panels(&self) -> Vec<String> {
+        let mut panels: Vec<String> = Vec::new();
+        for run in &self.runs {
+            if !panels.contains(&run.panel) {
+                panels.push(run.panel.clone());
+            }
+        }
+        panels.sort();
+        panels
+    }
+
+    /// Values of a cell by round; of runs that were repeated, the last.
+    fn values(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<u32, f64> {
+        let is_it = |run: &&&Run| run.panel == panel && run.weather == weather && run.cell == cell;
+        let values = self.runs.iter().filter(is_it);
+        values.filter_map(|run| Some((run.round, run.value()?))).collect()
+    }
+
+    /// Speedups of a cell over another one in the rounds that have both.
+    fn ratios(&self, panel: &str, weather: &str, cell: &str, over: &str) -> Ratios {
+        let [this, that] = [cell, over].map(|cell| self.values(panel, weather, cell));
+        let rounds = this.iter().filter_map(|(round, this)| Some((*this, *that.get(round)?)));
+        Ratios::of(rounds.map(|(this, that)| match self.experiment.measure.unit {
+            MeasureUnit::Seconds => that / this,
+            MeasureUnit::PerSecond => this / that,
+        }))
+    }
+
+    fn cells(&self, panel: &str) -> Vec<CellReport> {
+        let base = &self.experiment.cell[0].name;
+        let mut cells = Vec::new();
+        for weather in &self.experiment.weather {
+            for cell in &self.experiment.cell {
+                let values = self.values(panel, &weather.name, &cell.name);
+                let Some(value) = Spread::of(&values.values().copied().collect::<Vec<_>>()) else {
+                    continue;
+                };
+                let speedup = self.ratios(panel, &weather.name, &cell.name, base);
+                cells.push(CellReport {
+                    panel: panel.to_owned(),
+                    weather: weather.name.clone(),
+                    cell: cell.name.clone(),
+                    runs: values.len() as u64,
+                    value,
+                    speedup: speedup.spread().filter(|_| cell.name != *base),
+                    published_speedup: cell.published.get(&weather.name).copied(),
+                    also: self.also(panel, &weather.name, &cell.name),
+                });
+            }
+        }
+        cells
+    }
+
+    /// Medians of the further values of a cell.
+    fn also(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<String, f64> {
+        let is_it = |run: &&&Run| run.panel == panel && run.weather == weather && run.cell == cell;
+        let of = |name: &String| {
+            let runs = self.runs.iter().filter(is_it);
+            hugepilot_stats::median(runs.filter_map(|run| run.values.get(name).copied()))
+        };
+        let names = self.experiment.measure.also.keys();
+        names.filter_map(|name| Some((name.clone(), of(name)?))).collect()
+    }
+
+    /// The median speedup that a band names.
+    fn speedup(&self, panel: &str, speedup: &Speedup) -> Option<f64> {
+        let Speedup { cell, over, weather } = speedup;
+        let over = &self.experiment.cell[self.experiment.cell_of(over.as_deref())].name;
+        let weather = &self.experiment.weather[self.experiment.weather_of(weather.as_deref())].name;
+        self.ratios(panel, weather, cell, over).median()
+    }
+
+    fn band(&self, panel: &str, band: &Band) -> BandReport {
+        let speedup = self.speedup(panel, &band.speedup);
+        let value = match &band.share_of {
+            None => speedup,
+            Some(whole) => {
+                let whole = self.speedup(panel, whole).filter(|&whole| whole - 1.0 >= LEAST_GAIN);
+                speedup.zip(whole).map(|(part, whole)| (part - 1.0) / (whole - 1.0))
+            }
+        };
+        let is_within = |value: f64| {
+            band.at_least.is_none_or(|least| value >= least)
+                && band.at_most.is_none_or(|most| value <= most)
+        };
+        BandReport {
+            panel: panel.to_owned(),
+            claim: band.claim.clone(),
+            is_share: band.share_of.is_some(),
+            value,
+            at_least: band.at_least,
+            at_most: band.at_most,
+            published: band.published,
+            met: value.map(is_within),
+        }
+    }
+
+    /// Failed runs that no later run of the same round replaced, by cause.
+    fn failed(&self) -> Vec<FailedRuns> {
+        let mut failed: Vec<FailedRuns> = Vec::new();
+        for run in &self.runs {
+            let Some(cause) = &run.failed else { continue };
+            if self.values(&run.panel, &run.weather, &run.cell).contains_key(&run.round) {
+                continue;
+            }
+            let is_it = |one: &&mut FailedRuns| {
+                one.panel == run.panel
+                    && one.weather == run.weather
+                    && one.cell == run.cell
+                    && one.cause == *cause
+            };
+            match failed.iter_mut().find(is_it) {
+                Some(one) => one.runs += 1,
+                None => failed.push(FailedRuns {
+                    panel: run.panel.clone(),
+                    weather: run.weather.clone(),
+                    cell: run.cell.clone(),
+                    cause: cause.clone(),
+                    runs: 1,
+                }),
+            }
+        }
+        failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::runs::tests::run;
+    use crate::experiment::tests::TEXT;
+
+    /// Runs of `base` and `thp` without scarcity and with it, by round.
+    fn runs(thp: [f64; 3], scarce: [f64; 3]) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for round in 0..3 {
+            // The machine becomes slower from round to round.
+            let drift = f64::from(round + 1);
+            let index = round as usize;
+            runs.push(run("none", "base", round, 3.0 * drift));
+            runs.push(run("none", "thp", round, 3.0 * drift / thp[index]));
+            runs.push(run("scarce", "base", round, 3.0 * drift));
+            runs.push(run("scarce", "thp", round, 3.0 * drift / scarce[index]));
+        }
+        runs
+    }
+
+    fn judged(runs: &[Run]) -> ExperimentReport {
+        judge(&Experiment::parse(TEXT, "x").unwrap(), "small", runs)
+    }
+
+    #[test]
+    fn speedups_are_taken_within_rounds_and_bands_of_their_medians() {
+        let report = judged(&runs([1.4, 1.5, 1.6], [1.2, 1.3, 1.1]));
+        let thp = &report.cells[1];
+        let speedup = thp.speedup.unwrap();
+        assert!((speedup.median - 1.5).abs() < 1e-9 && (speedup.max - 1.6).abs() < 1e-9);
+        assert_eq!(report.cells[0].speedup, None, "the base");
+        let band = &report.bands[0];
+        assert!((band.value.unwrap() - 0.4).abs() < 1e-9, "{band:?}");
+        assert_eq!((band.met, report.verdict), (Some(false), ExperimentVerdict::NotReproduced));
+        let report = judged(&runs([1.4, 1.5, 1.6], [1.2, 1.3, 1.4]));
+        assert_eq!(report.verdict, ExperimentVerdict::Reproduced);
+        assert_eq!((report.runs, report.noisy_runs), (12, 0));
+        assert_eq!(report.cells[3].published_speedup, Some(1.02));
+    }
+
+    #[test]
+    fn without_a_gain_there_is_no_share_of_it() {
+        let report = judged(&runs([1.01; 3], [1.01; 3]));
+        assert_eq!(report.bands[0].met, None);
+        assert_eq!(report.verdict, ExperimentVerdict::NotMeasured);
+    }
+
+    #[test]
+    fn failed_runs_have_their_cause_until_they_are_repeated() {
+        let mut all = runs([1.5; 3], [1.2; 3]);
+        (all[3].failed, all[3].values) = (Some("no memory".to_owned()), Default::default());
+        let report = judged(&all);
+        assert_eq!((report.failed.len(), report.failed[0].runs), (1, 1));
+        assert_eq!(report.cells[3].runs, 2);
+        all.push(run("scarce", "thp", 0, 2.5));
+        let report = judged(&all);
+        assert_eq!((report.failed.len(), report.cells[3].runs), (0, 3));
+        let mut other = all[0].clone();
+        other.scale = "paper".to_owned();
+        all.push(other);
+        assert_eq!(judged(&all).runs, 13, "another scale is another report");
+    }
+}

@@ -1,0 +1,313 @@
+//! Facts and document of `hugepilot lab report`: experiments, and what their runs say.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hugepilot_render::json::JsonReport;
+use hugepilot_render::model::{Bar, Cell, Document, Notice, Plot, Report, Section, Table, Unit};
+use hugepilot_render::table::counted;
+use hugepilot_stats::Spread;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the JSON.
+pub const SCHEMA: &str = "hugepilot.lab-report/1";
+
+/// Name and version of the JSON of `lab list`.
+pub const LIST_SCHEMA: &str = "hugepilot.lab-list/1";
+
+/// Experiments that can be run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabList {
+    /// [`LIST_SCHEMA`].
+    pub schema: String,
+    /// Experiments.
+    pub experiments: Vec<ListedExperiment>,
+}
+
+/// Experiment that can be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ListedExperiment {
+    /// Name.
+    pub name: String,
+    /// Claim.
+    pub claim: String,
+    /// Paper, section and figure of the claim.
+    pub source: String,
+    /// Minutes on 2 CPUs, by scale.
+    pub minutes: BTreeMap<String, f64>,
+}
+
+impl JsonReport for LabList {}
+
+impl Document for LabList {
+    fn document(&self) -> Report {
+        let mut all = Report::new("Experiments");
+        let rows = self.experiments.iter().map(|one| {
+            let minutes = one.minutes.iter().map(|(name, minutes)| format!("{name} {minutes}"));
+            let minutes = minutes.collect::<Vec<_>>().join(", ");
+            [&one.name, &minutes, &one.source, &one.claim].map(|text| text.clone().into())
+        });
+        let table = Table::of("", ["name", "minutes", "source", "claim"], rows);
+        all.add(Section::new("Experiments", "").with(table));
+        all
+    }
+}
+
+/// Report on experiments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Machines of the runs, each in words.
+    pub machines: Vec<String>,
+    /// Versions of hugepilot that ran.
+    pub versions: Vec<String>,
+    /// Experiments.
+    pub experiments: Vec<ExperimentReport>,
+}
+
+/// Report on an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExperimentReport {
+    /// Name.
+    pub name: String,
+    /// Claim.
+    pub claim: String,
+    /// Paper, section and figure of the claim.
+    pub source: String,
+    /// Scale of the runs.
+    pub scale: String,
+    /// Whether the claim was reproduced.
+    pub verdict: ExperimentVerdict,
+    /// Unit of the values: `seconds` or `per_second`.
+    pub unit: String,
+    /// Number of runs.
+    pub runs: u64,
+    /// Runs during which the hypervisor took 5 % of the CPU time or more.
+    pub noisy_runs: u64,
+    /// Time of the first run, in seconds since 1970, UTC.
+    pub first_unix_seconds: Option<u64>,
+    /// Time of the last run, likewise.
+    pub last_unix_seconds: Option<u64>,
+    /// Cells by panel and weather.
+    pub cells: Vec<CellReport>,
+    /// Bands by panel.
+    pub bands: Vec<BandReport>,
+    /// Runs without a value.
+    pub failed: Vec<FailedRuns>,
+}
+
+/// Whether a claim was reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExperimentVerdict {
+    /// All bands are met.
+    Reproduced,
+    /// Some bands are met.
+    InPart,
+    /// No band is met.
+    NotReproduced,
+    /// No band has a value.
+    NotMeasured,
+}
+
+impl fmt::Display for ExperimentVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reproduced => "reproduced",
+            Self::InPart => "reproduced in part",
+            Self::NotReproduced => "not reproduced",
+            Self::NotMeasured => "not measured",
+        })
+    }
+}
+
+/// Runs of a cell in one weather.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellReport {
+    /// Panel; empty if there is one only.
+    pub panel: String,
+    /// Weather.
+    pub weather: String,
+    /// Cell.
+    pub cell: String,
+    /// Runs with a value.
+    pub runs: u64,
+    /// Values, in the unit of the experiment.
+    pub value: Spread,
+    /// Speedup over the first cell in the same weather and round; `None` for that cell.
+    pub speedup: Option<Spread>,
+    /// Speedup that the source published; `None` if it published none.
+    pub published_speedup: Option<f64>,
+    /// Medians of further values by name.
+    pub also: BTreeMap<String, f64>,
+}
+
+/// A band in one panel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BandReport {
+    /// Panel; empty if there is one only.
+    pub panel: String,
+    /// Statement that holds within the band.
+    pub claim: String,
+    /// Whether the value is the share of a gain; else it is a speedup.
+    pub is_share: bool,
+    /// Value; `None` if runs lack, or if there is no gain of which to take a share.
+    pub value: Option<f64>,
+    /// Least value.
+    pub at_least: Option<f64>,
+    /// Largest value.
+    pub at_most: Option<f64>,
+    /// Value that the source published.
+    pub published: Option<f64>,
+    /// Whether the value is in the band; `None` without a value.
+    pub met: Option<bool>,
+}
+
+/// Runs that failed for the same cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedRuns {
+    /// Panel; empty if there is one only.
+    pub panel: String,
+    /// Weather.
+    pub weather: String,
+    /// Cell.
+    pub cell: String,
+    /// Cause.
+    pub cause: String,
+    /// Number of runs.
+    pub runs: u64,
+}
+
+impl JsonReport for LabReport {}
+
+impl Document for LabReport {
+    fn document(&self) -> Report {
+        let mut all = Report::new("Experiments");
+        for one in &self.experiments {
+            all.summary.push(format!("{}: {}.", one.name, sentence(one)));
+            all.add(bands(one));
+            all.add(cells(one));
+            all.add(bars(one));
+            all.add(noise(one));
+        }
+        let facts = [("machine", &self.machines), ("version", &self.versions)];
+        let rows = facts.into_iter().flat_map(|(name, values)| {
+            values.iter().map(move |value| [Cell::from(name), Cell::from(value.clone())])
+        });
+        let table = Table::of("", ["fact", "value"], rows);
+        all.add(Section::new("Circumstances", "").with(table));
+        all
+    }
+}
+
+/// The verdict with the bands that were missed.
+fn sentence(one: &ExperimentReport) -> String {
+    let missed: Vec<String> = one
+        .bands
+        .iter()
+        .filter(|band| band.met != Some(true))
+        .map(|band| {
+            let value = band.value.map_or("no value".to_owned(), |value| format!("{value:.2}"));
+            let panel = if band.panel.is_empty() { "" } else { " in " };
+            format!("\u{201c}{}\u{201d}{panel}{}: {value}", band.claim, band.panel)
+        })
+        .collect();
+    let because = if missed.is_empty() { String::new() } else { ": ".to_owned() };
+    format!("{}{because}{}", one.verdict, missed.join("; "))
+}
+
+fn bands(one: &ExperimentReport) -> Section {
+    let limit = |value| Cell::of(value, Unit::Number, "no limit");
+    let rows = one.bands.iter().map(|band| {
+        [
+            band.panel.clone().into(),
+            band.claim.clone().into(),
+            Cell::of(band.value, Unit::Number, "not measured"),
+            limit(band.at_least),
+            limit(band.at_most),
+            Cell::of(band.published, Unit::Number, "not published"),
+            match band.met {
+                Some(true) => "yes".into(),
+                Some(false) => "no".into(),
+                None => Cell::of(None, Unit::Number, "not measured"),
+            },
+        ]
+    });
+    let columns = ["panel", "claim", "value", "at least", "at most", "published", "met"];
+    let text = format!("{} ({}, scale {}).", one.claim, one.source, one.scale);
+    let section = Section::new(format!("{}: bands", one.name), text);
+    if one.bands.is_empty() { section } else { section.with(Table::of("", columns, rows)) }
+}
+
+fn cells(one: &ExperimentReport) -> Section {
+    let unit = if one.unit == "seconds" { Unit::Seconds } else { Unit::PerSecond };
+    let also: Vec<&String> =
+        one.cells.first().map_or(Vec::new(), |cell| cell.also.keys().collect());
+    let columns = ["panel", "weather", "cell", "runs", "median", "min", "max", "speedup", "low"];
+    let columns = columns.into_iter().chain(["high", "published"]).map(str::to_owned);
+    let columns = columns.chain(also.iter().map(|&name| name.clone())).collect();
+    let number = |value, missing| Cell::of(value, Unit::Number, missing);
+    let mut table = Table { title: String::new(), columns, rows: Vec::new() };
+    for cell in &one.cells {
+        let value = |value| Cell::of(Some(value), unit, "");
+        let speedup = |part: fn(Spread) -> f64| number(cell.speedup.map(part), "the base");
+        let mut row = vec![
+            cell.panel.clone().into(),
+            cell.weather.clone().into(),
+            cell.cell.clone().into(),
+            Cell::count(cell.runs),
+            value(cell.value.median),
+            value(cell.value.min),
+            value(cell.value.max),
+            speedup(|spread| spread.median),
+            speedup(|spread| spread.min),
+            speedup(|spread| spread.max),
+            number(cell.published_speedup, "not published"),
+        ];
+        row.extend(also.iter().map(|&name| {
+            let unit = if name.ends_with("_bytes") { Unit::Bytes } else { Unit::Number };
+            Cell::of(cell.also.get(name).copied(), unit, "not measured")
+        }));
+        table.row(row);
+    }
+    let section = Section::new(format!("{}: cells", one.name), "");
+    if one.cells.is_empty() { section } else { section.with(table) }
+}
+
+/// Speedups of each cell, ours beside the published ones.
+fn bars(one: &ExperimentReport) -> Section {
+    let bars = one.cells.iter().flat_map(|cell| {
+        let names = [&cell.panel, &cell.weather, &cell.cell].map(String::as_str);
+        let name = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
+        let own = cell.speedup.map(|spread| Bar {
+            range: Some((spread.min, spread.max)),
+            ..Bar::new(name.clone(), Some(spread.median))
+        });
+        let published = cell.published_speedup;
+        let published = published.map(|one| Bar::new(format!("{name} (published)"), Some(one)));
+        own.into_iter().chain(published)
+    });
+    let plot = Plot::bars("", "speedup", Unit::Number, bars);
+    Section::detail(format!("{}: speedups", one.name), "").with_plot(plot)
+}
+
+fn noise(one: &ExperimentReport) -> Section {
+    let failed = one.failed.iter().map(|failed| {
+        let runs = counted(failed.runs, "run", "runs");
+        let FailedRuns { panel, weather, cell, cause, .. } = failed;
+        let place = [panel, weather, cell].map(String::as_str);
+        let place = place.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
+        Notice::warning(format!("{}: {runs} of {} failed: {cause}", one.name, place.join(", ")))
+    });
+    let noisy = (one.noisy_runs > 0).then(|| {
+        Notice::warning(format!(
+            "{}: during {} of {} the hypervisor took 5 % of the CPU time or more",
+            one.name,
+            one.noisy_runs,
+            counted(one.runs, "run", "runs"),
+        ))
+    });
+    Section::new(format!("{}: warnings", one.name), "").with_all(failed.chain(noisy))
+}
