@@ -11,6 +11,7 @@
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_record::{Errno, PageRun};
+use hugepilot_stats::mix;
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 /// A line of the processor's cache.
@@ -172,14 +173,11 @@ impl<'a> Scanner<'a> {
 }
 
 /// Draws one of the pages from `stride` on, among `pages`. Each stride draws independently, so no
-/// pattern of the program stays hidden. The finalizer of SplitMix64 (Steele, Lea and Flood,
-/// OOPSLA'14): each result bit depends on all input bits.
+/// pattern of the program stays hidden.
 const fn draw(seed: VirtAddr, stride: u64, pages: u64) -> u64 {
-    let mut mixed = seed.get().wrapping_add((stride + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let drawn = mix(seed.get() ^ mix(stride)) >> 33;
     let left = pages - stride;
-    stride + (mixed >> 33) % if left < STRIDE { left } else { STRIDE }
+    stride + drawn % if left < STRIDE { left } else { STRIDE }
 }
 
 /// Whether `bytes` has `len` bytes, all zero.

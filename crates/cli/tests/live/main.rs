@@ -42,6 +42,7 @@ mod debloat; // no harm by it either, and every number checked
 mod decisions; // of a tune, by the options that its help names
 mod ends; // each signal to each command, and nothing is left running
 mod exchange; // huge pages of a spent budget follow the heat, and nothing else
+mod experiments; // each run once, whatever interrupts it
 mod grants; // permissions and limits that the help names, tried in tables
 mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files

@@ -36,11 +36,13 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    /// `missing`, with the exit status and the last line about an error.
+    /// `missing`, with the exit status and the error that it printed.
     pub(super) fn cause(&self, missing: &str) -> String {
         let status = self.status.map_or("killed".to_owned(), |status| format!("status {status}"));
-        let error = self.output.lines().find(|line| line.contains("error: "));
-        let line = error.or_else(|| self.output.lines().last()).unwrap_or_default();
+        let objects = objects(&self.output);
+        let error = objects.iter().rev().find_map(|object| object["error"].as_str());
+        let named = || self.output.lines().find(|line| line.starts_with("hugepilot: "));
+        let line = error.or_else(named).or_else(|| self.output.lines().last()).unwrap_or_default();
         format!("{missing} ({status}): {}", line.chars().take(300).collect::<String>())
     }
 }
@@ -93,7 +95,7 @@ impl Command {
                 return Err(ExperimentError::Interrupted);
             }
             if begun.elapsed() > timeout {
-                let output = self.text() + "\nerror: its time was over";
+                let output = self.text() + "\nhugepilot: its time was over";
                 self.end();
                 return Ok(Ran { status: None, output });
             }
