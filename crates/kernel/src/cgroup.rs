@@ -1,6 +1,7 @@
 //! Memory limits of a process's control groups, version 1 and 2.
 
 mod limited;
+mod owned;
 mod reclaim;
 
 use std::path::{Component, Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::proc::printable;
 use crate::{Result, Root};
 
 pub use limited::limited;
+pub use owned::OwnedCgroup;
 pub use reclaim::{GroupMemory, Reclaim};
 
 /// Version of the hierarchy that limits memory.

@@ -39,6 +39,30 @@ pub fn mem_info(root: &Root) -> Result<MemInfo> {
     })
 }
 
+/// Reads the memory of NUMA node `node`. The kernel has no `MemAvailable` for a node: it is
+/// estimated as free memory and the pages of files.
+///
+/// # Errors
+/// [`KernelError::Read`] if there is no such node; [`KernelError::Parse`].
+pub fn node_info(root: &Root, node: u32) -> Result<MemInfo> {
+    let path = format!("sys/devices/system/node/node{node}/meminfo");
+    let text = root.read_text(&path)?;
+    // "Node 0 MemTotal:       24683592 kB"
+    let lines: String = text
+        .lines()
+        .filter_map(|line| line.splitn(3, ' ').nth(2))
+        .flat_map(|line| [line.trim_start(), "\n"])
+        .collect();
+    let of = |name: &str| kib(&lines, name).unwrap_or(Bytes::ZERO);
+    let total = of("MemTotal:");
+    if total.is_zero() {
+        return Err(KernelError::parse(&root.join(path), 0, "MemTotal", text.as_bytes()));
+    }
+    let free = of("MemFree:");
+    let available = free + of("Active(file):") + of("Inactive(file):");
+    Ok(MemInfo { total, available, free, corrupted: Bytes::ZERO })
+}
+
 /// Whether the system has swap space (`SwapTotal`).
 ///
 /// # Errors
@@ -126,6 +150,17 @@ fn read_optional(root: &Root, path: &str) -> Result<Option<String>> {
 mod tests {
     use super::*;
     use crate::root::fixture;
+
+    #[test]
+    fn a_node_has_its_free_memory_and_its_file_pages_available() {
+        let text = "Node 1 MemTotal:    4096 kB\nNode 1 MemFree:   1024 kB\n\
+                    Node 1 Active(file):  8 kB\nNode 1 Inactive(file):    16 kB\n";
+        let (_dir, root) = fixture(&[("sys/devices/system/node/node1/meminfo", text)]);
+        let info = node_info(&root, 1).unwrap();
+        assert_eq!((info.total, info.free), (Bytes::mib(4), Bytes::mib(1)));
+        assert_eq!(info.available, Bytes::kib(1024 + 24));
+        assert!(node_info(&root, 2).is_err());
+    }
 
     #[test]
     fn an_unreadable_page_size_is_an_error_with_its_errno() {

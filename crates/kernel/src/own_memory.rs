@@ -4,7 +4,7 @@ use std::{fmt, fs, io};
 
 use hugepilot_units::Bytes;
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, Signal, getrlimit, set_dumpable_behavior,
+    DumpableBehavior, Resource, Rlimit, Signal, getppid, getrlimit, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
 };
 
@@ -126,6 +126,17 @@ pub fn make_expendable(root: &Root, most: Bytes) -> io::Result<()> {
     let limit = getrlimit(Resource::Data);
     let lower = limit.current.map_or(data.get(), |now| now.min(data.get()));
     Ok(setrlimit(Resource::Data, Rlimit { current: Some(lower), ..limit })?)
+}
+
+/// Lets the kernel send this process SIGTERM when its parent ends. Call it in the main thread.
+///
+/// # Errors
+/// ESRCH if the parent ended meanwhile; those of `prctl`.
+pub fn end_with_parent() -> io::Result<()> {
+    let before = getppid();
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    // A parent that ended before the call sends no signal.
+    if getppid() == before { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
 }
 
 /// Returns RLIMIT_AS (`ulimit -v`) of this process and what it leaves, if it is limited.

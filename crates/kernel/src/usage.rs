@@ -87,6 +87,15 @@ pub(crate) fn children(root: &Root, pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
+/// Returns the anonymous and shared memory of `pids`, without walks through page tables. Memory
+/// that several of them share counts for each.
+pub fn unreclaimable(root: &Root, pids: &[Pid]) -> Bytes {
+    let status = |pid: &Pid| root.read_text(format!("proc/{pid}/status")).ok();
+    let fields = ["RssAnon:", "RssShmem:"];
+    let of = |text: String| fields.iter().filter_map(|name| kib(&text, name)).sum::<Bytes>();
+    pids.iter().filter_map(status).map(of).sum()
+}
+
 /// Process and its memory use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessUsage {

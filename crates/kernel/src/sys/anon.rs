@@ -124,6 +124,41 @@ impl AnonMap {
         self.madvise(part.intersect(self.range()), libc::MADV_COLLAPSE)
     }
 
+    /// Makes all of it resident, and keeps it so (`mlock`), until it is dropped.
+    ///
+    /// # Errors
+    /// ENOMEM beyond RLIMIT_MEMLOCK without CAP_IPC_LOCK, and if memory is short; EPERM if that
+    /// limit is 0.
+    pub fn lock(&self) -> Result<(), Errno> {
+        // SAFETY: changes no contents; unmapping ends the lock.
+        let done = unsafe { libc::mlock(self.base.as_ptr().cast(), self.len.as_usize()) };
+        if done == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
+    /// Restricts its memory to NUMA node `node` (`mbind`). Call it before the first touch.
+    ///
+    /// # Errors
+    /// EINVAL if there is no such node; EPERM; ENOSYS without NUMA.
+    pub fn bind(&self, node: u32) -> Result<(), Errno> {
+        const MPOL_BIND: libc::c_int = 2;
+        const WORDS: usize = 16;
+        let (mut mask, node) = ([0_u64; WORDS], node as usize);
+        *mask.get_mut(node / 64).ok_or(Errno::EINVAL)? |= 1 << (node % 64);
+        // SAFETY: the kernel reads the mask; the call changes no contents.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base.as_ptr(),
+                self.len.as_usize(),
+                MPOL_BIND,
+                mask.as_ptr(),
+                WORDS * 64,
+                0_u32,
+            )
+        };
+        if done == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
     /// Writes `value` into the first word of each region so that base pages are used, whatever THP
     /// is set to, without advice that would forbid huge pages later. The kernel gives no huge page
     /// to a mapping that is too small for one, nor by a fault where a page table exists.

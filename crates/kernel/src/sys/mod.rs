@@ -5,11 +5,14 @@
 //! raw pointer leaves this module: it returns owned descriptors, owned mappings, and copied bytes.
 
 pub(crate) mod anon;
+pub(crate) mod cachestat;
 pub(crate) mod cpu_clock;
 pub(crate) mod fork;
 pub(crate) mod group_probe;
 pub(crate) mod hugetlb;
 pub(crate) mod inherited;
+pub(crate) mod io_uring;
+pub(crate) mod kept_pages;
 pub(crate) mod madvise;
 pub(crate) mod own_code;
 pub(crate) mod pagemap;
