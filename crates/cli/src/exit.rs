@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 39] = [
+const TABLE: [Row; 44] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -79,14 +79,19 @@ const TABLE: [Row; 39] = [
     row("knobs prefetch set", [Effect::Passes; 3]),
     row("knobs prefetch show", AT_ONCE),
     row("lab collapse", REPORTING),
+    row("lab fragment", REPORTING),
     row("lab gups", AT_ONCE),
     row("lab list", AT_ONCE),
     row("lab merge", AT_ONCE),
+    row("lab page-cache", REPORTING),
     row("lab pchase", AT_ONCE),
+    row("lab pressure", REPORTING),
+    row("lab quiet", REPORTING),
     row("lab report", AT_ONCE),
     row("lab run", REPORTING),
     row("lab stream", AT_ONCE),
     row("lab tlb-sweep", AT_ONCE),
+    row("lab warm", REPORTING),
     row("lab workload", AT_ONCE),
     row("pool explain", AT_ONCE),
     row("pool set", RESTORING),

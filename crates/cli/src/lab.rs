@@ -1,4 +1,5 @@
-//! `hugepilot lab`: workloads with known memory behaviour, and micro-benchmarks.
+//! `hugepilot lab`: workloads with known memory behaviour, micro-benchmarks, and conditions for
+//! experiments.
 
 mod collapse;
 mod experiment;
@@ -6,9 +7,11 @@ mod micro;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod weather;
 mod workload;
 
 use std::io;
+use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use hugepilot_units::AddrRange;
@@ -17,6 +20,7 @@ use hugepilot_workload::{MemoryLimits, WorkloadError};
 use self::workload::Workload;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::target::parse_pid;
 
 const LAB_EXAMPLES: &str = "\
@@ -25,6 +29,7 @@ Examples:
   hugepilot lab workload hot-set --announce --seconds 0       a target for hugepilot tune
   sudo hugepilot lab collapse -p 4711                         undo debloat
   hugepilot lab tlb-sweep                                     levels of the TLB
+  sudo hugepilot lab fragment --level 50% -- ./solve          half of the memory fragmented
 
 Exit status: 0 done, 1 not all memory became huge (collapse) or the check failed (gups), 2 error,
 3 unsupported here";
@@ -50,7 +55,7 @@ Examples:
 
 Exit status: 0 every region that was tried became huge, 1 not all, 2 error, 3 unsupported here";
 
-/// Run workloads with known memory behaviour, and micro-benchmarks of memory
+/// Run workloads and micro-benchmarks, and make conditions for experiments
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = LAB_EXAMPLES)]
 pub(crate) struct LabArgs {
@@ -85,6 +90,11 @@ enum LabCommand {
     Run(experiment::RunArgs),
     Report(experiment::ReportArgs),
     Merge(experiment::MergeArgs),
+    Pressure(weather::PressureArgs),
+    Fragment(weather::FragmentArgs),
+    PageCache(weather::PageCacheArgs),
+    Warm(weather::WarmArgs),
+    Quiet(weather::QuietArgs),
 }
 
 /// Target of `lab collapse`.
@@ -103,8 +113,8 @@ struct CollapseArgs {
 ///
 /// # Errors
 /// Failures of the kernel and of promotion; failures of a workload are printed here.
-pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
-    match args.command {
+pub(crate) fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
+    let exit = match args.command {
         LabCommand::Workload { workload } => run_workload(workload),
         LabCommand::Collapse(target) => collapse::run(target.pid, &target.ranges),
         LabCommand::Pchase(args) => micro::pchase(&args),
@@ -115,7 +125,19 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
         LabCommand::Run(args) => experiment::run(&args),
         LabCommand::Report(args) => experiment::report_runs(&args),
         LabCommand::Merge(args) => experiment::merge_files(&args),
-    }
+        LabCommand::Pressure(args) => return weather::pressure(&args),
+        LabCommand::Fragment(args) => return weather::fragment(&args),
+        LabCommand::PageCache(args) => return weather::page_cache(&args),
+        LabCommand::Warm(args) => return weather::warm(&args),
+        LabCommand::Quiet(args) => return weather::quiet(&args),
+    };
+    exit.map(ended)
+}
+
+/// Ends the command: with this status, or by the signal that interrupted it.
+fn ended(exit: Exit) -> ExitCode {
+    interrupt::over();
+    interrupt::end(exit)
 }
 
 fn run_workload(workload: Workload) -> anyhow::Result<Exit> {

@@ -48,6 +48,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Unsupported, privilege};
+use hugepilot_lab::holder;
 
 use crate::exit::Exit;
 use crate::failure::{Failure, wants_json};
@@ -137,6 +138,9 @@ pub fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|name| name == calibration::child::ARGUMENT) {
         return calibration::child::run();
     }
+    if std::env::args_os().nth(1).is_some_and(|name| name == holder::ARGUMENT) {
+        return holder::serve(&std::env::args_os().skip(2).collect::<Vec<_>>());
+    }
     let cli = parse();
     let reads_memory = matches!(cli.command, Commands::Daemon(_) | Commands::Debloat(_));
     let done = match cli.command {
@@ -151,7 +155,10 @@ pub fn main() -> ExitCode {
             return knobs::run(&args)
                 .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
         }
-        Commands::Lab(args) => lab::run(args),
+        Commands::Lab(args) => {
+            return lab::run(args)
+                .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
+        }
         Commands::Pool(args) => pool::run(&args),
         Commands::Record(args) => {
             return record::run(&args)

@@ -110,6 +110,12 @@ const OUTPUTS: &[Output] = &[
         shapes: &[Shape::of::<knobs::PrefetchReport>()],
     },
     Output {
+        name: "lab-fragment",
+        id: lab::weather::FRAGMENT_SCHEMA,
+        command: "hugepilot lab fragment --json",
+        shapes: &[Shape::of::<lab::weather::FragmentReport>()],
+    },
+    Output {
         name: "lab-gups",
         id: lab::GUPS_SCHEMA,
         command: "hugepilot lab gups --json",
@@ -120,6 +126,10 @@ const OUTPUTS: &[Output] = &[
         id: experiment::LIST_SCHEMA,
         command: "hugepilot lab list --json",
         shapes: &[Shape::of::<experiment::LabList>()],
+        name: "lab-page-cache",
+        id: lab::weather::PAGE_CACHE_SCHEMA,
+        command: "hugepilot lab page-cache --json",
+        shapes: &[Shape::of::<lab::weather::PageCacheReport>()],
     },
     Output {
         name: "lab-pchase",
@@ -132,6 +142,16 @@ const OUTPUTS: &[Output] = &[
         id: experiment::SCHEMA,
         command: "hugepilot lab report --json",
         shapes: &[Shape::of::<experiment::LabReport>()],
+        name: "lab-pressure",
+        id: lab::weather::PRESSURE_SCHEMA,
+        command: "hugepilot lab pressure --json",
+        shapes: &[Shape::of::<lab::weather::PressureReport>()],
+    },
+    Output {
+        name: "lab-quiet",
+        id: lab::weather::QUIET_SCHEMA,
+        command: "hugepilot lab quiet --json",
+        shapes: &[Shape::of::<lab::weather::QuietReport>()],
     },
     Output {
         name: "lab-stream",
@@ -144,6 +164,12 @@ const OUTPUTS: &[Output] = &[
         id: lab::TLB_SWEEP_SCHEMA,
         command: "hugepilot lab tlb-sweep --json",
         shapes: &[Shape::of::<lab::TlbSweepReport>()],
+    },
+    Output {
+        name: "lab-warm",
+        id: lab::weather::WARM_SCHEMA,
+        command: "hugepilot lab warm --json",
+        shapes: &[Shape::of::<lab::weather::WarmReport>()],
     },
     Output {
         name: "pool",

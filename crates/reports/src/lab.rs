@@ -2,6 +2,7 @@
 //! page.
 
 pub(crate) mod text;
+pub mod weather;
 
 use std::fmt;
 

@@ -33,6 +33,9 @@ pub use explain::text::{explain_text, origin};
 pub use graph::text::{graph_file_note, graph_warnings_text};
 pub use knobs::text::prefetch_text;
 pub use lab::text::{gups_text, pchase_text, stream_text, tlb_sweep_text};
+pub use lab::weather::text::{
+    fragment_text, page_cache_text, pressure_text, quiet_text, warm_text,
+};
 pub use policy::{policy_line, policy_refusal};
 pub use pool::text::{pool_change_text, pool_explained, pool_text};
 pub use result::{result_report, value_report};

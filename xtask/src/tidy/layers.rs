@@ -4,7 +4,7 @@ use super::{Report, crate_of};
 
 /// Layers from bottom to top. A crate may use any crate in a layer below; crates in one layer are
 /// independent. A new crate gets its layer here.
-const LAYERS: [&[&str]; 20] = [
+const LAYERS: [&[&str]; 19] = [
     &["units", "sentence"],
     &["stats"],
     &["record"],
@@ -21,9 +21,8 @@ const LAYERS: [&[&str]; 20] = [
     &["profiler"],
     &["workload"],
     &["settings"],
-    &["manager"],
+    &["manager", "lab"],
     &["launch", "top", "trace"],
-    &["lab"],
     &["cli"],
 ];
 

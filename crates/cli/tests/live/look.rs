@@ -62,6 +62,27 @@ pub(crate) fn total(pid: u32, label: &str) -> Bytes {
     areas(&text).first().expect("one sum").get(label)
 }
 
+/// Returns the memory that is available without swapping.
+#[track_caller]
+pub(crate) fn available() -> Bytes {
+    let text = fs::read_to_string("/proc/meminfo").expect("meminfo");
+    let value = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).expect("a line");
+    Bytes::kib(value.trim_end_matches("kB").trim().parse().expect("a number"))
+}
+
+/// Returns the field `label` of the status of `pid`, such as `VmLck`; `None` if it has ended.
+pub(crate) fn status_bytes(pid: u32, label: &str) -> Option<Bytes> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(':'))?;
+    value.trim_end_matches("kB").trim().parse().ok().map(Bytes::kib)
+}
+
+/// Lists the children of `pid`.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// Returns the anonymous huge bytes of `pid`; 0 if it has ended.
 pub(crate) fn huge_now(pid: u32) -> Bytes {
     let text = fs::read(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();

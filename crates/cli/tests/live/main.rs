@@ -63,5 +63,6 @@ mod status; // every number checked
 mod targets; // several targets of one tune
 mod timed; // a program over time, and how much of it
 mod top; // all processes, by the kernel's files
+mod weather; // conditions for experiments hold, and leave nothing behind
 
 use hugepilot_testkit::cgroup; // a memory cgroup that is gone afterwards

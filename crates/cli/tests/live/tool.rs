@@ -116,6 +116,14 @@ impl Running {
         self.until(word, || first_text(&stderr).contains(word));
     }
 
+    /// Waits for the first line of stdout, and returns it.
+    #[track_caller]
+    pub(crate) fn first_line(&mut self) -> String {
+        let stdout = self.stdout.try_clone().expect("a copy of a descriptor");
+        self.until("a line", || first_text(&stdout).contains('\n'));
+        first_text(&stdout).lines().next().unwrap_or_default().to_owned()
+    }
+
     /// Waits for the line of stderr that is number `index` of those that begin with `prefix`, and
     /// returns its rest.
     #[track_caller]

@@ -66,6 +66,19 @@ fn micro_benchmarks() {
 }
 
 #[test]
+fn conditions_for_experiments() {
+    prints("lab-quiet", "lab quiet --seconds 0.01 --json");
+    prints("lab-page-cache", "lab page-cache --size 1MiB --json -- true");
+    prints("lab-page-cache", "lab page-cache --file /proc/self/exe --size 1MiB --json -- true");
+    prints_or_fails("lab-warm", "lab warm --size 1MiB --json");
+    prints("error", "lab pressure --leave 1023MiB --json");
+    prints("error", "lab pressure --leave footprint+1GiB --json");
+    prints("error", "lab pressure --leave 2GiB --kind cgroup --json");
+    prints_or_fails("lab-pressure", "lab pressure --leave 2GiB --kind cgroup --json -- true");
+    prints_or_fails("lab-fragment", "lab fragment --level 0% --json -- true");
+}
+
+#[test]
 fn errors() {
     prints("error", "graph info /nonexistent --json");
     prints("error", "graph run bfs kronecker:6 --trials 0 --json");

@@ -137,6 +137,15 @@ fn is_defined(name: &str, folder: &Path) -> bool {
     })
 }
 
+/// Help lines of the conditions for experiments.
+fn help_of_conditions(lines: &mut BTreeSet<String>) {
+    use reports::lab::weather::{Noise, Shortfall, WeatherRefusal, WeatherWarning};
+    help_of::<Noise>(lines);
+    help_of::<Shortfall>(lines);
+    help_of::<WeatherRefusal>(lines);
+    help_of::<WeatherWarning>(lines);
+}
+
 #[test]
 fn each_help_line_is_in_the_table_and_each_test_of_it_exists() {
     let mut lines = BTreeSet::new();
@@ -181,6 +190,7 @@ fn each_help_line_is_in_the_table_and_each_test_of_it_exists() {
         reports::tune::TuneWarning,
         reports::undo::UndoState,
     );
+    help_of_conditions(&mut lines);
     let table = table();
     let tried: Vec<&String> = table.iter().flat_map(|(_, lines)| lines).collect();
     let known: BTreeSet<String> = tried.iter().map(|line| (*line).clone()).collect();

@@ -2,7 +2,10 @@
 
 use std::fs;
 
+use hugepilot_units::Bytes;
+
 use super::{Moment, POOL};
+use crate::look;
 use crate::tool::HUGEPILOT;
 
 /// A journal of two rounds.
@@ -60,6 +63,9 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
             work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),
             plain(&format!("--pid {pid}"), Printing),
         ],
+        ["lab", name @ ("pressure" | "fragment" | "page-cache" | "warm" | "quiet")] => {
+            condition_works(name)
+        }
         ["lab", "workload", name] => vec![plain(workload_size(name), Printing)],
         ["pool", "set"] => {
             let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
@@ -81,6 +87,22 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
         _ => {
             panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
+    }
+}
+
+/// A condition that holds.
+fn condition_works(name: &str) -> Vec<Work> {
+    let options = match name {
+        "pressure" => format!("--leave {}", (look::available() - Bytes::mib(100)).get()),
+        "fragment" => "--level 1%".to_owned(),
+        "quiet" => "--seconds 0.01".to_owned(),
+        _ => "--size 8MiB".to_owned(),
+    };
+    let line = format!("{HUGEPILOT} lab {name} {options} --json");
+    let printing = work(&line, Moment::Printing);
+    match name {
+        "warm" | "quiet" => vec![printing],
+        _ => vec![work(line, Moment::Wrote("\"schema\"")), printing],
     }
 }
 
