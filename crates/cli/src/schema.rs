@@ -126,6 +126,8 @@ const OUTPUTS: &[Output] = &[
         id: experiment::LIST_SCHEMA,
         command: "hugepilot lab list --json",
         shapes: &[Shape::of::<experiment::LabList>()],
+    },
+    Output {
         name: "lab-page-cache",
         id: lab::weather::PAGE_CACHE_SCHEMA,
         command: "hugepilot lab page-cache --json",
@@ -138,10 +140,6 @@ const OUTPUTS: &[Output] = &[
         shapes: &[Shape::of::<lab::PchaseReport>()],
     },
     Output {
-        name: "lab-report",
-        id: experiment::SCHEMA,
-        command: "hugepilot lab report --json",
-        shapes: &[Shape::of::<experiment::LabReport>()],
         name: "lab-pressure",
         id: lab::weather::PRESSURE_SCHEMA,
         command: "hugepilot lab pressure --json",
@@ -152,6 +150,12 @@ const OUTPUTS: &[Output] = &[
         id: lab::weather::QUIET_SCHEMA,
         command: "hugepilot lab quiet --json",
         shapes: &[Shape::of::<lab::weather::QuietReport>()],
+    },
+    Output {
+        name: "lab-report",
+        id: experiment::SCHEMA,
+        command: "hugepilot lab report --json",
+        shapes: &[Shape::of::<experiment::LabReport>()],
     },
     Output {
         name: "lab-stream",

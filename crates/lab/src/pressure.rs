@@ -44,6 +44,9 @@ pub struct PressureConfig {
     pub footprint: Option<Bytes>,
     /// NUMA node, for locked memory.
     pub node: Option<u32>,
+    /// Whether what is held stays the same once the level is reached, whatever others use: only
+    /// danger releases steps.
+    pub fixed: bool,
     /// Executable of the holder: see [`crate::holder`].
     pub executable: PathBuf,
 }
@@ -57,7 +60,7 @@ pub struct Pressure {
     held: Bytes,
     trigger: Option<StallTrigger>,
     stalled: Option<Instant>,
-    /// Steps that were released because processes stalled.
+    /// Steps that were released because processes stalled, or in danger.
     yielded: u64,
     report: PressureReport,
 }
@@ -120,7 +123,7 @@ impl Pressure {
         &self.report
     }
 
-    /// Memory that was released so far because processes stalled on memory.
+    /// Memory that was released so far because processes stalled on memory, or in danger.
     pub fn yielded(&self) -> Bytes {
         STEP.times(self.yielded)
     }
@@ -203,8 +206,13 @@ impl Condition for Pressure {
         let until = Instant::now() + TICK;
         while Instant::now() < until {
             let seen = self.observe(program, Duration::ZERO)?;
-            let act = step(self.level, seen);
-            self.yielded += u64::from(act == Act::Release && seen.is_stalling);
+            let act = match step(self.level, seen) {
+                _ if self.config.fixed && seen.available >= DANGER => Act::Hold,
+                Act::Take if self.config.fixed => Act::Hold,
+                act => act,
+            };
+            let is_yielded = act == Act::Release && (seen.is_stalling || self.config.fixed);
+            self.yielded += u64::from(is_yielded);
             if !self.act(act)? {
                 break;
             }
@@ -255,6 +263,7 @@ mod tests {
             leave,
             footprint: None,
             node: None,
+            fixed: false,
             executable: PathBuf::new(),
         };
         let system = OwnMemory::system(Bytes::gib(8));

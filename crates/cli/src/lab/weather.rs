@@ -112,6 +112,10 @@ pub(super) struct PressureArgs {
     /// NUMA node to confine it to, with the kind mlock [default: all nodes]
     #[arg(long, value_name = "N")]
     node: Option<u32>,
+    /// Hold the same amount once the level is reached, whatever others use; release only if less
+    /// than 256MiB is available
+    #[arg(long)]
+    fixed: bool,
     #[command(flatten)]
     meanwhile: Meanwhile,
 }
@@ -142,6 +146,7 @@ pub(super) fn pressure(args: &PressureArgs) -> anyhow::Result<ExitCode> {
         leave,
         footprint: args.footprint,
         node: args.node,
+        fixed: args.fixed,
         executable: own_executable(),
     };
     let begun = Pressure::begin(config, &|| interrupt.is_asked());

@@ -118,7 +118,12 @@ impl Command {
                 return Ok(Err(Ran { status, output }.cause("it ended")));
             }
             if let Some(object) = objects(&output).into_iter().next() {
-                return Ok(Ok(object));
+                let shortfall = &object["shortfall"];
+                return Ok(if shortfall.is_null() {
+                    Ok(object)
+                } else {
+                    Err(shortfall.to_string())
+                });
             }
             if interrupted() {
                 return Err(ExperimentError::Interrupted);
