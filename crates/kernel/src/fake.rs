@@ -100,6 +100,7 @@ impl Default for FakeTarget {
             cgroup_limit: Bytes::MAX,
             system: Bytes::gib(64),
             system_total: Bytes::gib(128),
+            free_huge: Bytes::MAX,
         };
         Self {
             id: ProcessId { pid: Pid(4711), start_ticks: 1, command: "fake".into() },
@@ -320,6 +321,9 @@ impl Target for FakeTarget {
     }
     fn headroom(&self) -> Result<Headroom> {
         self.known().map(|()| self.headroom.get())
+    }
+    fn free_huge(&self) -> Bytes {
+        self.headroom.get().free_huge
     }
     fn pressure(&self) -> Option<Pressure> {
         self.pressure.get()

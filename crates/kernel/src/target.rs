@@ -106,6 +106,10 @@ pub trait Target {
     /// # Errors
     /// If `/proc/meminfo` cannot be read.
     fn headroom(&self) -> Result<Headroom>;
+    /// Returns the free memory in blocks of at least a huge page; `Bytes::MAX` if it is unknown.
+    fn free_huge(&self) -> Bytes {
+        Bytes::MAX
+    }
     /// Returns the memory pressure of its cgroup, or else of the system; `None` if the kernel does
     /// not report it.
     fn pressure(&self) -> Option<Pressure>;

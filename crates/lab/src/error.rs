@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use hugepilot_kernel::{KernelError, WatcherKilled};
 use hugepilot_record::{Errno, Sentence};
 use hugepilot_reports::lab::weather::WeatherRefusal;
+use hugepilot_units::Bytes;
 
 /// Failure to make or keep a condition.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,12 @@ pub enum LabError {
         /// Cause.
         source: io::Error,
     },
+    /// A fixed pressure ended, so that no process is killed.
+    #[error("only {available} are available, so the memory is no longer held")]
+    Danger {
+        /// Available memory.
+        available: Bytes,
+    },
     /// A request to end came before the level was reached.
     #[error("interrupted before the level was reached")]
     Interrupted,
@@ -70,9 +77,7 @@ impl LabError {
         match (word, errno) {
             ("keep", Errno::EPERM) => Self::Refused(WeatherRefusal::NoFrames),
             ("ring", Errno::EPERM | Errno::ENOSYS) => Self::Refused(WeatherRefusal::NoIoUring),
-            ("keep" | "lock", Errno::ENOMEM | Errno::EAGAIN) => {
-                Self::Refused(WeatherRefusal::LockLimit)
-            }
+            ("keep", Errno::ENOMEM | Errno::EAGAIN) => Self::Refused(WeatherRefusal::LockLimit),
             ("lock", Errno::EPERM) => Self::Refused(WeatherRefusal::LockLimit),
             _ => Self::Holder { request: request.to_owned(), errno },
         }

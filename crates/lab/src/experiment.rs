@@ -10,15 +10,18 @@ pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
+use hugepilot_units::Bytes;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 pub use error::ExperimentError;
 
 /// An experiment, as its TOML file states it.
 ///
 /// Command lines are those of `hugepilot`, without that word. `{name}` stands for a variable of the
-/// scale, for a file of `file`, or for a measure of `probe`. A variable with several values makes a
-/// panel of each, and the experiment runs in every panel.
+/// scale, for a file of `file`, or for a measure of `probe`; `{round}` is the number of the round,
+/// from 1, and `{hugepilot}` the program. A variable with several named values makes a panel of
+/// each, and the experiment runs in every panel.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
@@ -60,10 +63,15 @@ pub struct Scale {
     /// Time of a run on 2 CPUs, in minutes.
     pub minutes: f64,
     /// Available memory that it requires, such as `6GiB`.
-    pub memory: String,
+    #[serde(deserialize_with = "bytes")]
+    pub memory: Bytes,
     /// Variables.
     #[serde(default)]
     pub variables: BTreeMap<String, Values>,
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
 /// Values of a variable.
@@ -72,8 +80,8 @@ pub struct Scale {
 pub enum Values {
     /// The same in all panels.
     One(String),
-    /// A panel each.
-    Several(Vec<String>),
+    /// A panel each, which has its name.
+    Named(BTreeMap<String, String>),
 }
 
 /// Values to read from the output of a cell.
@@ -102,6 +110,8 @@ pub enum MeasureUnit {
     Seconds,
     /// A rate: more is better.
     PerSecond,
+    /// A speedup over something else, such as a simulated one: more is better.
+    Speedup,
 }
 
 /// File that is made once, and kept for later runs.
@@ -149,6 +159,8 @@ pub struct Cell {
     pub name: String,
     /// Command line.
     pub run: String,
+    /// Place of its value, if it differs from that of the measure.
+    pub value: Option<String>,
     /// Weathers in which it runs; without any, all.
     #[serde(default)]
     pub weather: Vec<String>,
@@ -166,6 +178,8 @@ pub struct Band {
     /// The speedup.
     #[serde(flatten)]
     pub speedup: Speedup,
+    /// Further value of the cell, whose median is limited instead of the speedup.
+    pub also: Option<String>,
     /// The speedup of which this one is a share: (this - 1) / (that - 1).
     pub share_of: Option<Speedup>,
     /// Least value.
@@ -187,6 +201,13 @@ pub struct Speedup {
     pub weather: Option<String>,
 }
 
+impl Cell {
+    /// Whether it runs in this weather.
+    pub fn is_in(&self, weather: &Weather) -> bool {
+        self.weather.is_empty() || self.weather.contains(&weather.name)
+    }
+}
+
 impl Experiment {
     /// Reads an experiment from TOML, and checks that its names agree.
     ///
@@ -199,7 +220,6 @@ impl Experiment {
         if experiment.weather.is_empty() {
             experiment.weather.push(Weather { name: "as it is".to_owned(), run: Vec::new() });
         }
-        experiment.claim = experiment.claim.trim_start().to_owned();
         experiment.check().map_err(error)?;
         Ok(experiment)
     }
@@ -214,8 +234,23 @@ impl Experiment {
         let weather = |name: &str| {
             known(self.weather.iter().map(|one| &*one.name).collect(), "weather", name)
         };
-        if self.cell.is_empty() || self.rounds == 0 {
-            return Err("an experiment requires a cell and a round".to_owned());
+        if self.cell.is_empty() || !(1..=MAX_ROUNDS).contains(&self.rounds) {
+            return Err(format!("an experiment requires a cell, and 1 to {MAX_ROUNDS} rounds"));
+        }
+        if !self.name.chars().all(|one| one.is_ascii_alphanumeric() || one == '-') {
+            return Err("its name has other characters than letters, digits and -".to_owned());
+        }
+        let cells: Vec<&str> = self.cell.iter().map(|one| &*one.name).collect();
+        let weathers: Vec<&str> = self.weather.iter().map(|one| &*one.name).collect();
+        for (kind, names) in [("cells", cells), ("weathers", weathers)] {
+            if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
+                return Err(format!("two {kind} have the same name"));
+            }
+        }
+        if let Some(band) =
+            self.band.iter().find(|band| band.at_least.is_none() && band.at_most.is_none())
+        {
+            return Err(format!("the band {:?} has no limit", band.claim));
         }
         for speedup in
             self.band.iter().flat_map(|band| [Some(&band.speedup), band.share_of.as_ref()])
@@ -225,15 +260,11 @@ impl Experiment {
             speedup.over.as_deref().map_or(Ok(()), cell)?;
             speedup.weather.as_deref().map_or(Ok(()), weather)?;
         }
+        for name in self.band.iter().filter_map(|band| band.also.as_deref()) {
+            known(self.measure.also.keys().map(String::as_str).collect(), "further value", name)?;
+        }
         let named = self.cell.iter().flat_map(|one| one.weather.iter().chain(one.published.keys()));
         named.into_iter().try_for_each(|name| weather(name))?;
-        for scale in self.scale.keys() {
-            let panels = self.panels(scale).map_err(|error| error.to_string())?;
-            let names: BTreeSet<String> = panels.iter().map(Panel::name).collect();
-            if names.len() < panels.len() {
-                return Err("values of a variable begin with the same word".to_owned());
-            }
-        }
         Ok(())
     }
 
@@ -250,16 +281,20 @@ impl Experiment {
             });
         };
         let mut panels = vec![Panel::default()];
-        for (name, values) in self.variables.iter().chain(&found.variables) {
-            let (values, is_swept): (&[String], bool) = match values {
-                Values::One(value) => (std::slice::from_ref(value), false),
-                Values::Several(values) => (values, true),
+        let all: BTreeMap<&String, &Values> =
+            self.variables.iter().chain(&found.variables).collect();
+        for (name, values) in all {
+            let values: Vec<(Option<&String>, &String)> = match values {
+                Values::One(value) => vec![(None, value)],
+                Values::Named(values) => {
+                    values.iter().map(|(name, value)| (Some(name), value)).collect()
+                }
             };
-            let with = |panel: &Panel, value: &String| {
+            let with = |panel: &Panel, &(value_name, value): &(Option<&String>, &String)| {
                 let mut panel = panel.clone();
                 panel.set(name, value);
-                let word = value.split_whitespace().next().unwrap_or_default();
-                panel.swept.extend(is_swept.then(|| word.to_owned()));
+                panel.stated.insert((*name).clone(), (*value).clone());
+                panel.swept.extend(value_name.cloned());
                 panel
             };
             panels = panels
@@ -268,6 +303,31 @@ impl Experiment {
                 .collect();
         }
         Ok(panels)
+    }
+
+    /// Each cell in each of its weathers, in these panels.
+    pub fn places<'a>(
+        &'a self,
+        panels: &'a [Panel],
+    ) -> impl Iterator<Item = (&'a Panel, &'a Weather, &'a Cell)> {
+        let weathers =
+            panels.iter().flat_map(|panel| self.weather.iter().map(move |one| (panel, one)));
+        weathers.flat_map(|(panel, weather)| {
+            let cells = self.cell.iter().filter(|cell| cell.is_in(weather));
+            cells.map(move |cell| (panel, weather, cell))
+        })
+    }
+
+    /// Digest of what determines the runs of a cell: all that is stated of them, but neither paths
+    /// nor probed values, which differ between machines.
+    pub fn digest(&self, scale: &str, panel: &Panel, weather: &Weather, cell: &Cell) -> String {
+        let value = cell.value.as_ref().unwrap_or(&self.measure.value);
+        let names = [&self.name, scale, &weather.name, &cell.name, &cell.run, value];
+        let files = self.file.iter().flat_map(|file| [&file.file, &file.run]);
+        let probes = self.probe.iter().flat_map(|probe| [&probe.run, &probe.value]);
+        let stated = panel.stated.iter().flat_map(|(name, value)| [name, value]);
+        let texts = stated.chain(files).chain(probes).chain(&weather.run).map(String::as_str);
+        runs::digest(names.into_iter().chain(texts).chain(self.measure.check.as_deref()))
     }
 
     /// Index of a weather by name; the first, without a name.
@@ -281,6 +341,8 @@ impl Experiment {
     }
 }
 
+/// Rounds at most.
+const MAX_ROUNDS: u32 = 1000;
 /// Variables within variables at most.
 const DEPTH: u32 = 4;
 
@@ -289,12 +351,14 @@ const DEPTH: u32 = 4;
 pub struct Panel {
     /// Words of the value of each variable.
     pub variables: BTreeMap<String, Vec<String>>,
-    /// First words of the values that differ between panels.
+    /// Names of the values that differ between panels.
     pub swept: Vec<String>,
+    /// Variables as the experiment states them, by name.
+    pub stated: BTreeMap<String, String>,
 }
 
 impl Panel {
-    /// Its name: the first words of the values that differ between panels.
+    /// Its name: those of the values that differ between panels.
     pub fn name(&self) -> String {
         self.swept.join(" ")
     }
@@ -369,7 +433,10 @@ pub(crate) mod tests {
         [scale.small]
         minutes = 2
         memory = "1GiB"
-        variables = { kernel = ["bfs", "pr"], graph = "kronecker:20", size = ["1", "2"] }
+        [scale.small.variables]
+        kernel = { bfs = "bfs", pr = "pr" }
+        graph = "kronecker:20"
+        size = { 1 = "1", 2 = "2" }
         [[weather]]
         name = "none"
         [[weather]]
@@ -421,9 +488,11 @@ pub(crate) mod tests {
         };
         refused("cell = \"thp\"\n        weather", "cell = \"thq\"\n        weather", "\"thq\"");
         refused("published = { scarce", "published = { scarse", "no weather is named \"scarse\"");
-        refused("rounds = 3", "rounds = 0", "requires a cell and a round");
+        refused("rounds = 3", "rounds = 0", "1 to 1000 rounds");
+        refused("at_least = 0.5", "", "has no limit");
+        refused("name = \"scarce\"", "name = \"none\"", "two weathers have the same name");
+        refused("memory = \"1GiB\"", "memory = \"much\"", "much");
         refused("rounds = 3", "round = 3", "round");
-        refused("[\"1\", \"2\"]", "[\"1 a\", \"1 b\"]", "begin with the same word");
         refused("unit = \"seconds\"", "unit = \"hours\"", "hours");
     }
 }

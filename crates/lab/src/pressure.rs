@@ -44,8 +44,8 @@ pub struct PressureConfig {
     pub footprint: Option<Bytes>,
     /// NUMA node, for locked memory.
     pub node: Option<u32>,
-    /// Whether what is held stays the same once the level is reached, whatever others use: only
-    /// danger releases steps.
+    /// Whether the memory that is held stays the same once the level is reached, whatever others
+    /// use. It ends in danger.
     pub fixed: bool,
     /// Executable of the holder: see [`crate::holder`].
     pub executable: PathBuf,
@@ -60,7 +60,7 @@ pub struct Pressure {
     held: Bytes,
     trigger: Option<StallTrigger>,
     stalled: Option<Instant>,
-    /// Steps that were released because processes stalled, or in danger.
+    /// Steps that were released because processes stalled.
     yielded: u64,
     report: PressureReport,
 }
@@ -123,7 +123,7 @@ impl Pressure {
         &self.report
     }
 
-    /// Memory that was released so far because processes stalled on memory, or in danger.
+    /// Memory that was released so far because processes stalled on memory.
     pub fn yielded(&self) -> Bytes {
         STEP.times(self.yielded)
     }
@@ -206,13 +206,16 @@ impl Condition for Pressure {
         let until = Instant::now() + TICK;
         while Instant::now() < until {
             let seen = self.observe(program, Duration::ZERO)?;
-            let act = match step(self.level, seen) {
-                _ if self.config.fixed && seen.available >= DANGER => Act::Hold,
-                Act::Take if self.config.fixed => Act::Hold,
-                act => act,
-            };
-            let is_yielded = act == Act::Release && (seen.is_stalling || self.config.fixed);
-            self.yielded += u64::from(is_yielded);
+            if self.config.fixed {
+                let available = seen.available;
+                return if available < DANGER {
+                    Err(LabError::Danger { available })
+                } else {
+                    Ok(())
+                };
+            }
+            let act = step(self.level, seen);
+            self.yielded += u64::from(act == Act::Release && seen.is_stalling);
             if !self.act(act)? {
                 break;
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{Result, Target};
 use hugepilot_policy::mapping_skip;
-use hugepilot_record::{Mapping, ProcessMemory, RegionPages};
+use hugepilot_record::{Headroom, Mapping, ProcessMemory, RegionPages};
 use hugepilot_units::{Bytes, Region};
 
 use crate::ProcessView;
@@ -105,7 +105,7 @@ fn read(
         stacks: view.map_or_else(BTreeSet::new, |view| view.stacks.clone()),
         pages,
         thp_disabled: target.thp_disabled(),
-        headroom: target.headroom()?,
+        headroom: Headroom { free_huge: target.free_huge(), ..target.headroom()? },
         pressure: target.pressure().unwrap_or_default(),
     })
 }

@@ -95,6 +95,17 @@ pub struct Headroom {
     pub system: Bytes,
     /// Total memory of the system.
     pub system_total: Bytes,
+    /// Free memory in blocks of at least a huge page. Compaction can add more.
+    #[serde(default = "endless", skip_serializing_if = "is_endless")]
+    pub free_huge: Bytes,
+}
+
+const fn endless() -> Bytes {
+    Bytes::MAX
+}
+
+fn is_endless(bytes: &Bytes) -> bool {
+    *bytes == Bytes::MAX
 }
 
 impl Headroom {
@@ -104,6 +115,7 @@ impl Headroom {
         cgroup_limit: Bytes::MAX,
         system: Bytes::MAX,
         system_total: Bytes::ZERO,
+        free_huge: Bytes::MAX,
     };
 }
 

@@ -1,6 +1,6 @@
 //! Facts and document of `hugepilot lab report`: experiments, and what their runs say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hugepilot_render::json::JsonReport;
@@ -80,10 +80,12 @@ pub struct ExperimentReport {
     pub scale: String,
     /// Whether the claim was reproduced.
     pub verdict: ExperimentVerdict,
-    /// Unit of the values: `seconds` or `per_second`.
+    /// Unit of the values: `seconds`, `per_second` or `speedup`.
     pub unit: String,
     /// Number of runs.
     pub runs: u64,
+    /// Number of runs with a value that a whole experiment has.
+    pub due_runs: u64,
     /// Runs during which the hypervisor took 5 % of the CPU time or more.
     pub noisy_runs: u64,
     /// Time of the first run, in seconds since 1970, UTC.
@@ -153,7 +155,9 @@ pub struct BandReport {
     pub claim: String,
     /// Whether the value is the share of a gain; else it is a speedup.
     pub is_share: bool,
-    /// Value; `None` if runs lack, or if there is no gain of which to take a share.
+    /// Whether the gain is below 2 %, of which no share is taken.
+    pub is_gain_small: bool,
+    /// Value; `None` if runs lack, or if the gain is small.
     pub value: Option<f64>,
     /// Least value.
     pub at_least: Option<f64>,
@@ -204,18 +208,31 @@ impl Document for LabReport {
 
 /// The verdict with the bands that were missed.
 fn sentence(one: &ExperimentReport) -> String {
-    let missed: Vec<String> = one
-        .bands
-        .iter()
-        .filter(|band| band.met != Some(true))
-        .map(|band| {
-            let value = band.value.map_or("no value".to_owned(), |value| format!("{value:.2}"));
-            let panel = if band.panel.is_empty() { "" } else { " in " };
-            format!("\u{201c}{}\u{201d}{panel}{}: {value}", band.claim, band.panel)
-        })
-        .collect();
-    let because = if missed.is_empty() { String::new() } else { ": ".to_owned() };
-    format!("{}{because}{}", one.verdict, missed.join("; "))
+    let missed = one.bands.iter().filter(|band| band.met != Some(true)).map(|band| {
+        let limit = |word, limit: Option<f64>| limit.map(|limit| format!("{word} {limit:.2}"));
+        let limits = [limit("at least", band.at_least), limit("at most", band.at_most)];
+        let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let value = match band.value {
+            Some(value) => format!("{value:.3}, not {limits}"),
+            None if band.is_gain_small => "the whole gain is below 2 %".to_owned(),
+            None => "runs lack".to_owned(),
+        };
+        let panel = if band.panel.is_empty() { "" } else { " in " };
+        format!("\u{201c}{}\u{201d}{panel}{}: {value}", band.claim, band.panel)
+    });
+    let missed: Vec<String> = missed.collect();
+    let because = if missed.is_empty() { "" } else { ": " };
+    let lacking = one.due_runs.saturating_sub(one.runs - failed_runs(one));
+    let lacking = if lacking == 0 {
+        String::new()
+    } else {
+        format!("; {lacking} of {} lack", counted(one.due_runs, "run", "runs"))
+    };
+    format!("{}{because}{}{lacking}", one.verdict, missed.join("; "))
+}
+
+fn failed_runs(one: &ExperimentReport) -> u64 {
+    one.failed.iter().map(|failed| failed.runs).sum::<u64>().min(one.runs)
 }
 
 fn bands(one: &ExperimentReport) -> Section {
@@ -242,9 +259,12 @@ fn bands(one: &ExperimentReport) -> Section {
 }
 
 fn cells(one: &ExperimentReport) -> Section {
-    let unit = if one.unit == "seconds" { Unit::Seconds } else { Unit::PerSecond };
-    let also: Vec<&String> =
-        one.cells.first().map_or(Vec::new(), |cell| cell.also.keys().collect());
+    let unit = match &*one.unit {
+        "seconds" => Unit::Seconds,
+        "speedup" => Unit::Number,
+        _ => Unit::PerSecond,
+    };
+    let also: BTreeSet<&String> = one.cells.iter().flat_map(|cell| cell.also.keys()).collect();
     let columns = ["panel", "weather", "cell", "runs", "median", "min", "max", "speedup", "low"];
     let columns = columns.into_iter().chain(["high", "published"]).map(str::to_owned);
     let columns = columns.chain(also.iter().map(|&name| name.clone())).collect();
@@ -267,7 +287,7 @@ fn cells(one: &ExperimentReport) -> Section {
             number(cell.published_speedup, "not published"),
         ];
         row.extend(also.iter().map(|&name| {
-            let unit = if name.ends_with("_bytes") { Unit::Bytes } else { Unit::Number };
+            let unit = if name.ends_with("bytes") { Unit::Bytes } else { Unit::Number };
             Cell::of(cell.also.get(name).copied(), unit, "not measured")
         }));
         table.row(row);

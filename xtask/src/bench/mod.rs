@@ -10,13 +10,10 @@ mod debloat;
 mod fairness;
 mod gain;
 mod graph;
-mod graph_pages;
-mod hot_set;
 mod malloc;
 mod micro;
 mod overhead;
 mod pairs;
-mod prefetch;
 mod progress;
 mod records;
 mod signatures;
@@ -104,20 +101,6 @@ const BENCHES: &[Bench] = &[
         run: graph::run,
     },
     Bench {
-        name: "graph-pages",
-        about: "which arrays of a graph gain from huge pages? \
-            [RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]",
-        example: "5 kronecker:22:4 pr",
-        run: graph_pages::run,
-    },
-    Bench {
-        name: "hot-set",
-        about: "how close does tuning come to the ideal, with known ground truth? \
-            [RUNS=5] [FOOTPRINT=6GiB] [HOT=768MiB]",
-        example: "5 2GiB 256MiB",
-        run: hot_set::run,
-    },
-    Bench {
         name: "malloc",
         about: "is the preloaded malloc as fast as others, and on which pages? \
             [RUNS=9] [SIZE=1GiB] [TEST…]",
@@ -138,13 +121,6 @@ const BENCHES: &[Bench] = &[
             [record] [PAIRS=30|--pairs N] [--minutes N=0] [FOOTPRINT=4GiB] [HOT=512MiB] [RATE]",
         example: "record --pairs 10 --minutes 1 2GiB 512MiB",
         run: overhead::run,
-    },
-    Bench {
-        name: "prefetch",
-        about: "what do hardware prefetchers gain on base pages and on huge pages? \
-            [ROUNDS=5] [GRAPH=kronecker:20] [KERNEL…|-- CMD…]",
-        example: "3 kronecker:18 pr",
-        run: prefetch::run,
     },
     Bench {
         name: "signatures",

@@ -1,5 +1,6 @@
 //! `hugepilot lab list`, `run`, `report` and `merge`: experiments and their runs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
@@ -11,12 +12,12 @@ use hugepilot_lab::experiment::verdict::judge;
 use hugepilot_lab::experiment::{Experiment, ExperimentError, catalogue};
 use hugepilot_render::command_text;
 use hugepilot_reports::experiment::{LIST_SCHEMA, LabList, LabReport, ListedExperiment, SCHEMA};
-use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, finish_report, note, width};
+use crate::recover;
 
 /// List the experiments: claim, source and time of each
 #[derive(Debug, Args)]
@@ -138,6 +139,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         program: std::env::current_exe()?,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    // A killed run may have left prefetchers or pools changed.
+    recover::pending();
     let interrupt = Interrupt::listen()?;
     let progress = Progress::new();
     let mut failures = 0;
@@ -190,6 +193,12 @@ pub(super) fn report_runs(args: &ReportArgs) -> anyhow::Result<Exit> {
     for file in &args.experiment {
         experiments.push(find(&file.display().to_string())?);
     }
+    let known = |run: &Run| experiments.iter().any(|one| one.name == run.experiment);
+    let unknown: BTreeSet<&str> =
+        runs.iter().filter(|run| !known(run)).map(|run| &*run.experiment).collect();
+    for name in unknown {
+        note(&format!("note: runs of {name} are not reported: --experiment FILE defines it"));
+    }
     finish_report(&report(&experiments, &runs), args.json)?;
     Ok(Exit::Yes)
 }
@@ -199,8 +208,8 @@ fn report(experiments: &[Experiment], runs: &[Run]) -> LabReport {
     let mut report = LabReport { schema: SCHEMA.to_owned(), ..LabReport::default() };
     for experiment in experiments {
         for scale in experiment.scale.keys() {
-            let judged = judge(experiment, scale, runs);
-            report.experiments.extend((judged.runs > 0).then_some(judged));
+            let judged = judge(experiment, scale, runs).ok();
+            report.experiments.extend(judged.filter(|judged| judged.runs > 0));
         }
     }
     for run in runs {
@@ -261,7 +270,7 @@ fn check_memory(experiment: &Experiment, scale: &str) -> Result<(), Failure> {
         let (experiment, scale) = (experiment.name.clone(), scale.to_owned());
         return Err(failed(ExperimentError::NoScale { experiment, scale }));
     };
-    let needed: Bytes = of.memory.parse().unwrap_or_default();
+    let needed = of.memory;
     let room = OwnMemory::room_now();
     if room < needed {
         let text =

@@ -112,8 +112,8 @@ pub(super) struct PressureArgs {
     /// NUMA node to confine it to, with the kind mlock [default: all nodes]
     #[arg(long, value_name = "N")]
     node: Option<u32>,
-    /// Hold the same amount once the level is reached, whatever others use; release only if less
-    /// than 256MiB is available
+    /// Hold the same amount once the level is reached, whatever others use; end if less than 256MiB
+    /// is available
     #[arg(long)]
     fixed: bool,
     #[command(flatten)]

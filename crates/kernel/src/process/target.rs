@@ -148,7 +148,12 @@ impl Target for Process {
             cgroup_limit: limit.limit,
             system: memory.available,
             system_total: memory.total,
+            free_huge: Bytes::MAX,
         })
+    }
+
+    fn free_huge(&self) -> Bytes {
+        memory::free_huge(&self.root, self.sizes()).unwrap_or(Bytes::MAX)
     }
 
     fn pressure(&self) -> Option<Pressure> {

@@ -3,11 +3,17 @@
 use super::{Experiment, ExperimentError};
 
 /// Names and definitions, in order of `lab list`.
-const ALL: [(&str, &str); 5] = [
+const ALL: [(&str, &str); 11] = [
     ("arrays", include_str!("catalogue/arrays.toml")),
     ("pressure", include_str!("catalogue/pressure.toml")),
     ("fragmentation", include_str!("catalogue/fragmentation.toml")),
     ("selective", include_str!("catalogue/selective.toml")),
+    ("page-cache", include_str!("catalogue/page-cache.toml")),
+    ("reorder", include_str!("catalogue/reorder.toml")),
+    ("pcc-utility", include_str!("catalogue/pcc-utility.toml")),
+    ("pcc-size", include_str!("catalogue/pcc-size.toml")),
+    ("hot-set", include_str!("catalogue/hot-set.toml")),
+    ("prefetch", include_str!("catalogue/prefetch.toml")),
     ("scarce", include_str!("catalogue/scarce.toml")),
 ];
 
@@ -48,7 +54,11 @@ mod tests {
             for mut panel in
                 experiment.scale.keys().flat_map(|name| experiment.panels(name).unwrap())
             {
-                for name in known.iter().map(|name| name.to_string()).chain(["hugepilot".into()]) {
+                for name in known
+                    .iter()
+                    .map(|name| name.to_string())
+                    .chain(["hugepilot", "round"].map(String::from))
+                {
                     panel.set_word(&name, "x".to_owned());
                 }
                 let files = experiment.file.iter().flat_map(|file| [&file.run, &file.file]);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use hugepilot_stats::Orders;
 
 use super::error::ExperimentError;
-use super::runs::{Machine, Run, digest};
+use super::runs::{Machine, Run};
 use super::{Experiment, Panel};
 
 /// Cells that run one after the other in one weather: the rounds of a panel.
@@ -31,6 +31,8 @@ pub struct Due {
     pub round: u32,
     /// Words of the command line.
     pub words: Vec<String>,
+    /// Place of the value in the output.
+    pub value: String,
     /// Digest of what runs.
     pub digest: String,
 }
@@ -74,6 +76,7 @@ impl FromStr for Shard {
 /// [`ExperimentError::NoVariable`], if the experiment names one that no panel has.
 pub fn plan(
     experiment: &Experiment,
+    scale: &str,
     panels: &[Panel],
     shard: Shard,
     done: &[Run],
@@ -86,17 +89,19 @@ pub fn plan(
     for (index, (panel, weather)) in pairs.enumerate().filter(|(index, _)| shard.has(*index)) {
         let holders = weather.run.iter().map(|line| panel.words(line));
         let holders = holders.collect::<Result<Vec<_>, _>>()?;
-        let here = |name: &[String]| name.is_empty() || name.contains(&weather.name);
-        let cells: Vec<_> = experiment.cell.iter().filter(|cell| here(&cell.weather)).collect();
+        let cells: Vec<_> = experiment.cell.iter().filter(|cell| cell.is_in(weather)).collect();
         let mut runs = Vec::new();
         let orders = Orders::random(cells.len(), index as u64);
         for (round, order) in (0..experiment.rounds).zip(orders) {
+            let mut filled = panel.clone();
+            filled.set_word("round", (round + 1).to_string());
             for cell in order.into_iter().map(|cell| cells[cell]) {
-                let words = panel.words(&cell.run)?;
-                let names = [&*panel.name(), &*weather.name, &*cell.name];
-                let digest = run_digest(experiment, names, &holders, &words);
+                let words = filled.words(&cell.run)?;
+                let value = cell.value.as_ref().unwrap_or(&experiment.measure.value);
+                let digest = experiment.digest(scale, panel, weather, cell);
                 if !done.contains(&(&*digest, round)) {
-                    runs.push(Due { cell: cell.name.clone(), round, words, digest });
+                    let (cell, value) = (cell.name.clone(), value.clone());
+                    runs.push(Due { cell, round, words, value, digest });
                 }
             }
         }
@@ -108,30 +113,21 @@ pub fn plan(
     Ok(groups)
 }
 
-fn run_digest(
-    experiment: &Experiment,
-    names: [&str; 3],
-    holders: &[Vec<String>],
-    words: &[String],
-) -> String {
-    let measure = [&*experiment.name, &*experiment.measure.schema, &*experiment.measure.value];
-    let held = holders.iter().flatten().chain(words).map(String::as_str);
-    digest(measure.into_iter().chain(names).chain(held))
-}
-
 /// Runs of several files as one, without those that are there twice.
 ///
 /// # Errors
-/// [`ExperimentError::Mixed`] if they are of several machines, unless `mixed` permits it.
+/// [`ExperimentError::Mixed`] if those of an experiment are of several machines, unless `mixed`
+/// permits it.
 pub fn merge(files: Vec<Vec<Run>>, mixed: bool) -> Result<Vec<Run>, ExperimentError> {
     let mut merged: BTreeMap<(String, u32, String), Run> = BTreeMap::new();
     let mut order = Vec::new();
-    let mut machines: Vec<Machine> = Vec::new();
+    let mut machines: BTreeMap<(String, String), Vec<Machine>> = BTreeMap::new();
     for run in files.into_iter().flatten() {
-        if !machines.contains(&run.machine) {
-            machines.push(run.machine.clone());
+        let of = machines.entry((run.experiment.clone(), run.scale.clone())).or_default();
+        if !of.contains(&run.machine) {
+            of.push(run.machine.clone());
         }
-        let key = (run.digest.clone(), run.round, run.machine.cpu.clone() + &run.machine.kernel);
+        let key = (run.digest.clone(), run.round, run.machine.text());
         let known = merged.get(&key);
         // A run that succeeded replaces one that failed.
         if known.is_none_or(|known| known.failed.is_some()) {
@@ -141,7 +137,7 @@ pub fn merge(files: Vec<Vec<Run>>, mixed: bool) -> Result<Vec<Run>, ExperimentEr
             merged.insert(key, run);
         }
     }
-    if machines.len() > 1 && !mixed {
+    if let Some(machines) = machines.into_values().find(|of| of.len() > 1 && !mixed) {
         return Err(ExperimentError::Mixed { machines });
     }
     Ok(order.into_iter().filter_map(|key| merged.remove(&key)).collect())
@@ -157,7 +153,7 @@ mod tests {
         let experiment = Experiment::parse(TEXT, "x").unwrap();
         let panels = experiment.panels("small").unwrap();
         let machine = run("", "", 0, 1.0).machine;
-        plan(&experiment, &panels, shard, done, &machine).unwrap()
+        plan(&experiment, "small", &panels, shard, done, &machine).unwrap()
     }
 
     fn done(groups: &[Group]) -> Vec<Run> {

@@ -7,16 +7,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hugepilot_kernel::system::SystemMeter;
 use hugepilot_kernel::{Root, cpu, memory, system};
+use hugepilot_units::Bytes;
 use serde_json::Value;
 
-use self::process::Command;
+use self::process::{Command, Ran};
 use super::plan::{Due, Group, Shard, plan};
 use super::runs::{self, Machine, Run, SCHEMA};
 use super::values::{number, objects, with_schema};
-use super::{Experiment, ExperimentError, Panel};
+use super::{Experiment, ExperimentError, Panel, PreparedFile};
 
-/// Longest time of a command.
+/// Longest time of a command, unless the whole experiment takes longer.
 const TIMEOUT: Duration = Duration::from_secs(1800);
+/// Longest wait for the memory that a weather held.
+const RETURN: Duration = Duration::from_secs(60);
+/// Share of the memory that may be missing then: other programs use memory, too.
+const MISSING: u64 = 50;
 
 /// How an experiment is run.
 #[derive(Clone, Debug)]
@@ -62,10 +67,14 @@ pub fn run(
     interrupted: &dyn Fn() -> bool,
     show: &mut dyn FnMut(Event<'_>),
 ) -> Result<usize, ExperimentError> {
-    let mut lab = Lab { experiment, options, interrupted, machine: machine() };
+    let scale = experiment.scale.get(&options.scale);
+    let minutes = scale.map_or(0.0, |scale| scale.minutes).clamp(0.0, 1e6);
+    let timeout = TIMEOUT.max(Duration::from_secs_f64(60.0 * minutes));
+    let _alone = runs::locked(&options.output)?;
+    let mut lab = Lab { experiment, options, interrupted, timeout, machine: machine() };
     let panels = lab.prepare(show)?;
     let done = runs::read(&options.output)?;
-    let groups = plan(experiment, &panels, options.shard, &done, &lab.machine)?;
+    let groups = plan(experiment, &options.scale, &panels, options.shard, &done, &lab.machine)?;
     let all = groups.iter().map(|group| group.runs.len()).sum();
     let mut count = 0;
     for group in &groups {
@@ -78,6 +87,7 @@ struct Lab<'a> {
     experiment: &'a Experiment,
     options: &'a RunOptions,
     interrupted: &'a dyn Fn() -> bool,
+    timeout: Duration,
     machine: Machine,
 }
 
@@ -91,14 +101,14 @@ impl Lab<'_> {
                 let path = self.options.data.join(panel.filled(&file.file)?);
                 panel.set_word(&file.name, path.display().to_string());
                 if !path.exists() {
-                    show(Event::Prepares(&file.file));
-                    self.make(panel, &file.run, &path)?;
+                    show(Event::Prepares(&path.display().to_string()));
+                    self.make(panel, file, &path)?;
                 }
             }
             for probe in &self.experiment.probe {
                 show(Event::Prepares(&probe.name));
                 let words = panel.words(&probe.run)?;
-                let ran = self.command(&words)?.output(TIMEOUT, self.interrupted)?;
+                let ran = self.command(&words)?.output(self.timeout, self.interrupted)?;
                 let found = objects(&ran.output);
                 let value = with_schema(&found, &probe.schema);
                 let value = value.and_then(|object| number(object, &probe.value));
@@ -112,20 +122,20 @@ impl Lab<'_> {
         Ok(panels)
     }
 
-    /// Makes a file by `line`, which names its variable, under another name until it is whole.
-    fn make(&self, panel: &Panel, line: &str, path: &Path) -> Result<(), ExperimentError> {
+    /// Makes a file, under another name until it is whole.
+    fn make(&self, panel: &Panel, file: &PreparedFile, path: &Path) -> Result<(), ExperimentError> {
         let error = |source| ExperimentError::file("write", path, source);
         std::fs::create_dir_all(&self.options.data).map_err(error)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let partial = path.with_file_name(format!("partial-{name}"));
-        let _ = std::fs::remove_file(&partial);
-        let whole = path.display().to_string();
-        let swap = |word: String| {
-            if word == whole { partial.display().to_string() } else { word }
-        };
-        let words: Vec<String> = panel.words(line)?.into_iter().map(swap).collect();
-        let ran = self.command(&words)?.output(TIMEOUT, self.interrupted)?;
+        // Another job may make the same file.
+        let partial = path.with_file_name(format!("partial-{}-{name}", std::process::id()));
+        let mut panel = panel.clone();
+        panel.set_word(&file.name, partial.display().to_string());
+        let words = panel.words(&file.run)?;
+        let ran = self.command(&words)?.output(self.timeout, self.interrupted);
+        let ran = ran.inspect_err(|_| _ = std::fs::remove_file(&partial))?;
         if ran.status != Some(0) {
+            let _ = std::fs::remove_file(&partial);
             let cause = ran.cause("it failed");
             return Err(ExperimentError::Command { command: words.join(" "), cause });
         }
@@ -151,10 +161,11 @@ impl Lab<'_> {
         if !group.holders.is_empty() {
             show(Event::Weather(group));
         }
+        let before = available();
         let (mut holders, mut reached, mut failed) = (Vec::new(), Vec::new(), None);
         for words in &group.holders {
             let mut holder = self.command(words)?;
-            match holder.first_object(TIMEOUT, self.interrupted)? {
+            match holder.first_object(self.timeout, self.interrupted)? {
                 Ok(object) => reached.push(object),
                 Err(cause) => failed = Some(format!("no weather: {}: {cause}", words.join(" "))),
             }
@@ -167,10 +178,14 @@ impl Lab<'_> {
             *count += 1;
             show(Event::Begins(group, due, *count, all));
             let mut run = self.begun(group, due, reached.clone());
-            match &failed {
-                Some(cause) => run.failed = Some(cause.clone()),
-                None => self.measure(due, &mut run)?,
+            if failed.is_none() {
+                self.measure(due, &mut run)?;
+                failed = holders.iter_mut().find_map(Command::lost).map(|cause| {
+                    run.values.clear();
+                    format!("the weather did not last: {cause}")
+                });
             }
+            run.failed = failed.clone().or(run.failed);
             runs::append(&self.options.output, &run)?;
             show(Event::Ended(&run));
         }
@@ -178,7 +193,18 @@ impl Lab<'_> {
         while let Some(holder) = holders.pop() {
             holder.end();
         }
+        self.await_memory(before);
         Ok(())
+    }
+
+    /// Waits until the memory that a weather held is available again: the next one would count it
+    /// as used by others.
+    fn await_memory(&self, before: Bytes) {
+        let begun = Instant::now();
+        let wanted = before.get() - before.get() / MISSING;
+        while available().get() < wanted && begun.elapsed() < RETURN && !(self.interrupted)() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     fn begun(&self, group: &Group, due: &Due, reached: Vec<Value>) -> Run {
@@ -208,7 +234,7 @@ impl Lab<'_> {
         let mut meter = SystemMeter::open(&Root::live());
         let before = meter.read().cpu;
         let begun = Instant::now();
-        let ran = self.command(&due.words)?.output(TIMEOUT, self.interrupted)?;
+        let ran = self.command(&due.words)?.output(self.timeout, self.interrupted)?;
         run.seconds = begun.elapsed().as_secs_f64();
         run.steal_ratio = before.zip(meter.read().cpu).and_then(|(before, after)| {
             let all = |of: &system::CpuTimes| of.user + of.system + of.idle + of.steal;
@@ -216,25 +242,41 @@ impl Lab<'_> {
             (spent > 0.0).then(|| (after.steal - before.steal).as_seconds() / spent)
         });
         let found = objects(&ran.output);
-        let measure = &self.experiment.measure;
-        let Some(object) = with_schema(&found, &measure.schema) else {
-            run.failed = Some(ran.cause("it printed no result"));
-            return Ok(());
-        };
-        let is_wrong =
-            measure.check.as_ref().is_some_and(|at| object.pointer(at) == Some(&false.into()));
-        let Some(value) = number(object, &measure.value).filter(|_| !is_wrong) else {
-            let missing = if is_wrong { "its result is wrong" } else { "its result has no value" };
-            run.failed = Some(ran.cause(missing));
-            return Ok(());
-        };
-        run.values.insert("value".to_owned(), value);
-        for (name, place) in &measure.also {
+        match self.value(due, &ran, &found) {
+            Ok(value) => _ = run.values.insert("value".to_owned(), value),
+            Err(missing) => {
+                run.failed = Some(ran.cause(missing));
+                return Ok(());
+            }
+        }
+        for (name, place) in &self.experiment.measure.also {
             let of = found.iter().rev().find_map(|object| number(object, place));
             run.values.extend(of.map(|value| (name.clone(), value)));
         }
         Ok(())
     }
+
+    /// The value in the output of a cell; else what is missing.
+    fn value(&self, due: &Due, ran: &Ran, found: &[Value]) -> Result<f64, &'static str> {
+        let measure = &self.experiment.measure;
+        if ran.status.is_none() {
+            return Err("it was killed, or its time was over");
+        }
+        let object = with_schema(found, &measure.schema).ok_or("it printed no result")?;
+        if measure.check.as_ref().is_some_and(|at| object.pointer(at) != Some(&true.into())) {
+            return Err("its result is wrong or was not verified");
+        }
+        let value = number(object, &due.value).ok_or("its result has no value")?;
+        if value.is_finite() && value > 0.0 {
+            Ok(value)
+        } else {
+            Err("its value is not above zero")
+        }
+    }
+}
+
+fn available() -> Bytes {
+    memory::mem_info(&Root::live()).map_or(Bytes::ZERO, |info| info.available)
 }
 
 /// This machine.
@@ -244,7 +286,10 @@ fn machine() -> Machine {
     Machine {
         cpu: format!("{} (family {} model {})", cpu.model_name, cpu.family, cpu.model),
         cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
-        memory_bytes: memory::mem_info(&root).map_or(0, |info| info.total.get()),
+        memory_bytes: memory::mem_info(&root).map_or(0, |info| {
+            const GIB: u64 = 1 << 30;
+            info.total.get().div_ceil(GIB) * GIB
+        }),
         kernel: system::kernel_release(&root).unwrap_or_default(),
     }
 }

@@ -59,7 +59,7 @@ pub struct Machine {
     pub cpu: String,
     /// Processors that may be used.
     pub cpus: u64,
-    /// Memory, in bytes.
+    /// Memory, in bytes, in whole GiB: equal machines differ by some KiB.
     pub memory_bytes: u64,
     /// Release of the kernel.
     pub kernel: String,
@@ -93,31 +93,49 @@ pub fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     format!("{hash:016x}")
 }
 
-/// Reads the runs of a file; a file that does not exist has none. A last line that a crash cut off
-/// does not count.
+/// Reads the runs of a file; a file that does not exist has none. Bytes after the last line end do
+/// not count: a crash cut that line off.
 ///
 /// # Errors
 /// [`ExperimentError::Runs`] with the line and the cause.
 pub fn read(path: &Path) -> Result<Vec<Run>, ExperimentError> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ExperimentError::file("read", path, error)),
     };
     let mut runs = Vec::new();
-    let lines: Vec<&str> = text.lines().collect();
-    for (index, line) in lines.iter().enumerate() {
+    let text = String::from_utf8_lossy(&bytes[..whole(&bytes)]);
+    for (index, line) in text.lines().enumerate() {
         match serde_json::from_str::<Run>(line) {
             Ok(run) if run.schema == SCHEMA => runs.push(run),
             Ok(run) => {
                 let cause = format!("its schema is {:?}, not {SCHEMA}", run.schema);
                 return Err(ExperimentError::runs(path, index + 1, cause));
             }
-            Err(error) if error.is_eof() && index + 1 == lines.len() => {}
             Err(error) => return Err(ExperimentError::runs(path, index + 1, error.to_string())),
         }
     }
     Ok(runs)
+}
+
+/// Locks a file of runs against other experiments, until the result is dropped.
+///
+/// # Errors
+/// [`ExperimentError::File`], if the file cannot be created, or another run of hugepilot appends
+/// to it.
+pub fn locked(path: &Path) -> Result<File, ExperimentError> {
+    let locked = || -> std::io::Result<File> {
+        let file = File::options().append(true).create(true).open(path)?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    };
+    locked().map_err(|error| ExperimentError::file("lock", path, error))
+}
+
+/// Length of the complete lines of a file.
+fn whole(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
 }
 
 /// Appends a run, after it removed a last line that a crash cut off.
@@ -130,9 +148,8 @@ pub fn append(path: &Path, run: &Run) -> Result<(), ExperimentError> {
         let mut text = Vec::new();
         file.seek(SeekFrom::Start(0))?;
         file.read_to_end(&mut text)?;
-        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        if whole < text.len() {
-            file.set_len(whole as u64)?;
+        if whole(&text) < text.len() {
+            file.set_len(whole(&text) as u64)?;
         }
         let line = serde_json::to_string(run)? + "\n";
         file.write_all(line.as_bytes())?;

@@ -1,6 +1,6 @@
 //! Verdict on the claim of an experiment, by its runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_reports::experiment::{
     BandReport, CellReport, ExperimentReport, ExperimentVerdict, FailedRuns,
@@ -8,26 +8,39 @@ use hugepilot_reports::experiment::{
 use hugepilot_stats::{Ratios, Spread};
 
 use super::runs::Run;
-use super::{Band, Experiment, MeasureUnit, Speedup};
+use super::{Band, Experiment, ExperimentError, MeasureUnit, Panel, Speedup};
 
 /// Share of CPU time taken by the hypervisor from which a run counts as noisy.
 const NOISY: f64 = 0.05;
 /// Least gain of which shares are taken: those of less are chance.
 const LEAST_GAIN: f64 = 0.02;
 
-/// The report of an experiment on the runs of one scale. Runs of other experiments and scales do
-/// not count.
-pub fn judge(experiment: &Experiment, scale: &str, runs: &[Run]) -> ExperimentReport {
-    let is_own = |run: &&Run| run.experiment == experiment.name && run.scale == scale;
+/// The report of an experiment on the runs of one scale. Runs of other experiments, scales and
+/// command lines do not count.
+///
+/// # Errors
+/// [`ExperimentError::NoScale`].
+pub fn judge(
+    experiment: &Experiment,
+    scale: &str,
+    runs: &[Run],
+) -> Result<ExperimentReport, ExperimentError> {
+    let panels = experiment.panels(scale)?;
+    let mut stated = BTreeSet::new();
+    for (panel, weather, cell) in experiment.places(&panels) {
+        stated.insert(experiment.digest(scale, panel, weather, cell));
+    }
+    let is_own = |run: &&Run| run.round < experiment.rounds && stated.contains(&run.digest);
     let runs = Runs { experiment, runs: runs.iter().filter(is_own).collect() };
-    let panels = runs.panels();
+    let panels: Vec<String> = panels.iter().map(Panel::name).collect();
+    let due = stated.len() as u64 * u64::from(experiment.rounds);
     let cells: Vec<CellReport> = panels.iter().flat_map(|panel| runs.cells(panel)).collect();
     let bands: Vec<BandReport> = panels
         .iter()
         .flat_map(|panel| experiment.band.iter().map(|band| runs.band(panel, band)))
         .collect();
     let times = runs.runs.iter().map(|run| run.unix_seconds);
-    ExperimentReport {
+    Ok(ExperimentReport {
         name: experiment.name.clone(),
         claim: experiment.claim.clone(),
         source: experiment.source.clone(),
@@ -35,9 +48,11 @@ pub fn judge(experiment: &Experiment, scale: &str, runs: &[Run]) -> ExperimentRe
         unit: match experiment.measure.unit {
             MeasureUnit::Seconds => "seconds",
             MeasureUnit::PerSecond => "per_second",
+            MeasureUnit::Speedup => "speedup",
         }
         .to_owned(),
         verdict: verdict(&bands),
+        due_runs: due,
         runs: runs.runs.len() as u64,
         noisy_runs: runs.runs.iter().filter(|run| run.steal_ratio > Some(NOISY)).count() as u64,
         first_unix_seconds: times.clone().min(),
@@ -45,7 +60,7 @@ pub fn judge(experiment: &Experiment, scale: &str, runs: &[Run]) -> ExperimentRe
         failed: runs.failed(),
         cells,
         bands,
-    }
+    })
 }
 
 fn verdict(bands: &[BandReport]) -> ExperimentVerdict {
@@ -64,23 +79,17 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Panels in order of their first run.
-    fn panels(&self) -> Vec<String> {
-        let mut panels: Vec<String> = Vec::new();
-        for run in &self.runs {
-            if !panels.contains(&run.panel) {
-                panels.push(run.panel.clone());
-            }
-        }
-        panels.sort();
-        panels
+    /// Runs with a value of a cell by machine and round; of those that were repeated, the last.
+    fn of(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<(String, u32), &Run> {
+        let is_it = |run: &&&Run| run.panel == panel && run.weather == weather && run.cell == cell;
+        let good = self.runs.iter().filter(is_it).filter(|run| run.value().is_some());
+        good.map(|&run| ((run.machine.text(), run.round), run)).collect()
     }
 
-    /// Values of a cell by round; of runs that were repeated, the last.
-    fn values(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<u32, f64> {
-        let is_it = |run: &&&Run| run.panel == panel && run.weather == weather && run.cell == cell;
-        let values = self.runs.iter().filter(is_it);
-        values.filter_map(|run| Some((run.round, run.value()?))).collect()
+    /// The values of these runs.
+    fn values(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<(String, u32), f64> {
+        let runs = self.of(panel, weather, cell).into_iter();
+        runs.filter_map(|(key, run)| Some((key, run.value()?))).collect()
     }
 
     /// Speedups of a cell over another one in the rounds that have both.
@@ -89,7 +98,7 @@ impl Runs<'_> {
         let rounds = this.iter().filter_map(|(round, this)| Some((*this, *that.get(round)?)));
         Ratios::of(rounds.map(|(this, that)| match self.experiment.measure.unit {
             MeasureUnit::Seconds => that / this,
-            MeasureUnit::PerSecond => this / that,
+            MeasureUnit::PerSecond | MeasureUnit::Speedup => this / that,
         }))
     }
 
@@ -120,10 +129,9 @@ impl Runs<'_> {
 
     /// Medians of the further values of a cell.
     fn also(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<String, f64> {
-        let is_it = |run: &&&Run| run.panel == panel && run.weather == weather && run.cell == cell;
+        let runs = self.of(panel, weather, cell);
         let of = |name: &String| {
-            let runs = self.runs.iter().filter(is_it);
-            hugepilot_stats::median(runs.filter_map(|run| run.values.get(name).copied()))
+            hugepilot_stats::median(runs.values().filter_map(|run| run.values.get(name).copied()))
         };
         let names = self.experiment.measure.also.keys();
         names.filter_map(|name| Some((name.clone(), of(name)?))).collect()
@@ -134,15 +142,25 @@ impl Runs<'_> {
         let Speedup { cell, over, weather } = speedup;
         let over = &self.experiment.cell[self.experiment.cell_of(over.as_deref())].name;
         let weather = &self.experiment.weather[self.experiment.weather_of(weather.as_deref())].name;
-        self.ratios(panel, weather, cell, over).median()
+        let ratios = self.ratios(panel, weather, cell, over);
+        ratios.median().filter(|_| ratios.count() >= self.experiment.rounds as usize)
     }
 
     fn band(&self, panel: &str, band: &Band) -> BandReport {
         let speedup = self.speedup(panel, &band.speedup);
-        let value = match &band.share_of {
-            None => speedup,
-            Some(whole) => {
-                let whole = self.speedup(panel, whole).filter(|&whole| whole - 1.0 >= LEAST_GAIN);
+        let mut is_small = false;
+        let value = match (&band.also, &band.share_of) {
+            (Some(name), _) => {
+                let Speedup { cell, weather, .. } = &band.speedup;
+                let weather = self.experiment.weather_of(weather.as_deref());
+                let weather = &self.experiment.weather[weather].name;
+                self.also(panel, weather, cell).get(name).copied()
+            }
+            (None, None) => speedup,
+            (None, Some(whole)) => {
+                let whole = self.speedup(panel, whole);
+                is_small = whole.is_some_and(|whole| whole - 1.0 < LEAST_GAIN);
+                let whole = whole.filter(|_| !is_small);
                 speedup.zip(whole).map(|(part, whole)| (part - 1.0) / (whole - 1.0))
             }
         };
@@ -153,7 +171,8 @@ impl Runs<'_> {
         BandReport {
             panel: panel.to_owned(),
             claim: band.claim.clone(),
-            is_share: band.share_of.is_some(),
+            is_share: band.also.is_none() && band.share_of.is_some(),
+            is_gain_small: is_small,
             value,
             at_least: band.at_least,
             at_most: band.at_most,
@@ -167,7 +186,8 @@ impl Runs<'_> {
         let mut failed: Vec<FailedRuns> = Vec::new();
         for run in &self.runs {
             let Some(cause) = &run.failed else { continue };
-            if self.values(&run.panel, &run.weather, &run.cell).contains_key(&run.round) {
+            let key = (run.machine.text(), run.round);
+            if self.of(&run.panel, &run.weather, &run.cell).contains_key(&key) {
                 continue;
             }
             let is_it = |one: &&mut FailedRuns| {
@@ -200,6 +220,14 @@ mod tests {
     /// Runs of `base` and `thp` without scarcity and with it, by round.
     fn runs(thp: [f64; 3], scarce: [f64; 3]) -> Vec<Run> {
         let mut runs = Vec::new();
+        let experiment = Experiment::parse(TEXT, "x").unwrap();
+        let panel = &experiment.panels("small").unwrap()[0];
+        let run = |weather: &str, cell: &str, round, value| {
+            let place = [experiment.weather_of(Some(weather)), experiment.cell_of(Some(cell))];
+            let (of, cell_of) = (&experiment.weather[place[0]], &experiment.cell[place[1]]);
+            let digest = experiment.digest("small", panel, of, cell_of);
+            Run { digest, ..run(weather, cell, round, value) }
+        };
         for round in 0..3 {
             // The machine becomes slower from round to round.
             let drift = f64::from(round + 1);
@@ -213,7 +241,7 @@ mod tests {
     }
 
     fn judged(runs: &[Run]) -> ExperimentReport {
-        judge(&Experiment::parse(TEXT, "x").unwrap(), "small", runs)
+        judge(&Experiment::parse(TEXT, "x").unwrap(), "small", runs).unwrap()
     }
 
     #[test]
@@ -227,15 +255,16 @@ mod tests {
         assert!((band.value.unwrap() - 0.4).abs() < 1e-9, "{band:?}");
         assert_eq!((band.met, report.verdict), (Some(false), ExperimentVerdict::NotReproduced));
         let report = judged(&runs([1.4, 1.5, 1.6], [1.2, 1.3, 1.4]));
-        assert_eq!(report.verdict, ExperimentVerdict::Reproduced);
-        assert_eq!((report.runs, report.noisy_runs), (12, 0));
+        assert_eq!(report.bands[0].met, Some(true));
+        assert_eq!(report.verdict, ExperimentVerdict::InPart, "the other panels have no runs");
+        assert_eq!((report.runs, report.due_runs, report.noisy_runs), (12, 48, 0));
         assert_eq!(report.cells[3].published_speedup, Some(1.02));
     }
 
     #[test]
     fn without_a_gain_there_is_no_share_of_it() {
         let report = judged(&runs([1.01; 3], [1.01; 3]));
-        assert_eq!(report.bands[0].met, None);
+        assert!(report.bands[0].met.is_none() && report.bands[0].is_gain_small);
         assert_eq!(report.verdict, ExperimentVerdict::NotMeasured);
     }
 
@@ -246,12 +275,14 @@ mod tests {
         let report = judged(&all);
         assert_eq!((report.failed.len(), report.failed[0].runs), (1, 1));
         assert_eq!(report.cells[3].runs, 2);
-        all.push(run("scarce", "thp", 0, 2.5));
+        let mut again = all[3].clone();
+        (again.failed, again.values) = (None, all[7].values.clone());
+        all.push(again);
         let report = judged(&all);
         assert_eq!((report.failed.len(), report.cells[3].runs), (0, 3));
         let mut other = all[0].clone();
-        other.scale = "paper".to_owned();
+        other.digest = "0".to_owned();
         all.push(other);
-        assert_eq!(judged(&all).runs, 13, "another scale is another report");
+        assert_eq!(judged(&all).runs, 13, "another command line is another run");
     }
 }

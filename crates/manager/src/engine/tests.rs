@@ -17,7 +17,9 @@ use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, ProcessOutcome, Round, Row, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, ProcessState, Selection, TuneGoal};
-use hugepilot_record::{ActOutcome, Errno, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop};
+use hugepilot_record::{
+    ActOutcome, Errno, Headroom, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop,
+};
 use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{Amount, Bytes, Region, Share};
@@ -371,6 +373,54 @@ fn without_free_huge_pages_the_trial_has_fewer_pairs_and_the_tune_ends() {
         assert_eq!(trial.estimate.unwrap().pairs, 60);
         assert!(engine.is_done());
     }
+}
+
+#[test]
+fn scarce_huge_pages_go_to_the_hottest_regions() {
+    let heat = |index| if index % 5 == 0 { 8.0 } else { 1.0 };
+    let mut engine =
+        engine(Simulated::of([Program::new(1, (0..300).map(heat).collect())]), TuneGoal::default());
+    let target = engine.world.program(1).target.clone();
+    let free_huge = SIZES.huge.times(60);
+    target.headroom.set(Headroom { free_huge, ..target.headroom.get() });
+    target.script.borrow_mut().extend(vec![Script::Succeed; 60]);
+    target.script.borrow_mut().extend(vec![Script::Fail(Errno::ENOMEM); 2000]);
+    run(&mut engine, Nanos::seconds(40));
+    let huge = engine.world.program(1).huge();
+    let first = *huge.iter().min().unwrap();
+    assert_eq!(huge.len(), 60);
+    let hottest = huge.iter().filter(|one| (one.get() - first.get()).is_multiple_of(5)).count();
+    assert_eq!(hottest, 60, "a trial of more pairs gives half of them to colder regions");
+}
+
+#[test]
+fn a_tune_waits_for_huge_pages_and_takes_those_that_come() {
+    let world = Simulated::of([Program::new(1, vec![1.0; 300])]);
+    let mut engine = engine(world, TuneGoal::default());
+    let script = &engine.world.program(1).target.script;
+    script.borrow_mut().extend(vec![Script::Succeed; 60]);
+    // The end of the trial's round, and two attempts after it.
+    script.borrow_mut().extend(vec![Script::Fail(Errno::ENOMEM); 9]);
+    let rounds = run(&mut engine, Nanos::seconds(60));
+    assert_eq!(engine.world.program(1).huge().len(), 300, "no region is given up");
+    let lacked = |round: &&Round| round.rows[0].outcome.attempts.stopped == Some(Stop::NoHugePages);
+    let ended: Vec<Nanos> =
+        rounds.iter().filter(lacked).filter_map(|round| round.rows[0].outcome.ended).collect();
+    assert_eq!(ended.len(), 3, "{ended:?}");
+    let next = rounds.iter().map(|round| round.time).find(|&time| time > ended[2]).unwrap();
+    assert!(ended[2] - ended[1] >= Nanos::seconds(1), "{ended:?}");
+    assert!(next - ended[2] >= Nanos::seconds(2), "{next:?} {ended:?}");
+}
+
+#[test]
+fn a_trial_without_a_free_huge_page_begins_again() {
+    let world = Simulated::of([Program::new(1, vec![1.0; 300])]);
+    let mut engine = engine(world, TuneGoal::default());
+    let script = &engine.world.program(1).target.script;
+    script.borrow_mut().extend(vec![Script::Fail(Errno::ENOMEM); 6]);
+    run(&mut engine, Nanos::seconds(60));
+    assert_eq!(engine.world.program(1).huge().len(), 300);
+    assert!(state(&engine, 1).trial.is_some());
 }
 
 #[test]

@@ -9,7 +9,9 @@ use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{
     Decision, MIN_SAMPLES, NextDecision, Policy, ProcessState, State, TuneGoal, TunePhase,
 };
-use hugepilot_record::{Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window};
+use hugepilot_record::{
+    Attempts, Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window,
+};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::due::Due;
@@ -238,11 +240,13 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     /// Notes when the next decision is due.
     fn plan_next(&mut self, decided: &ProcessDecision, outcome: &ProcessOutcome) {
         let pid = decided.process.pid;
-        if self.ends(decided, outcome.attempts.stopped) {
-            return;
-        }
+        let next = match self.waits(decided, &outcome.attempts) {
+            Some(next) => next,
+            None if self.ends(decided, outcome.attempts.stopped) => return,
+            None => decided.next,
+        };
         let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
-        let next = NextDecision::after(decided.next, length, self.world.now());
+        let next = NextDecision::after(next, length, self.world.now());
         if next.fades {
             self.world.fade(pid);
         }
@@ -251,6 +255,35 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         if let Some(from) = next.window {
             self.world.restart(pid, from);
         }
+    }
+
+    /// Plans another attempt later, if no huge page is free. A trial goes on with the pairs
+    /// that it has; without one, it begins again. `None` if that is not the cause, or if it was for
+    /// too long.
+    fn waits(&mut self, decided: &ProcessDecision, attempts: &Attempts) -> Option<Next> {
+        if attempts.stopped != Some(Stop::NoHugePages) {
+            return None;
+        }
+        let (now, persistent) = (self.world.now(), self.controller.goal.persistent);
+        let state = self.controller.state.of_mut(&decided.process);
+        state.forgive_lack(&attempts.acts);
+        let in_trial = state.is_in_trial();
+        let has_ended = matches!(state.phase, TunePhase::Ended);
+        if has_ended || in_trial && attempts.verified() > 0 {
+            return None;
+        }
+        let pause = state.wait_for_huge_pages(&attempts.acts, persistent)?;
+        if in_trial {
+            state.phase = TunePhase::Watching { idle: 0 };
+            return Some(Next::Renew(pause));
+        }
+        // The policy may want to wait for longer.
+        Some(match decided.next {
+            Next::Until(time) => Next::Until(time.max(now + pause)),
+            Next::Observe(time) => Next::Observe(time.max(pause)),
+            Next::Renew(time) => Next::Renew(time.max(pause)),
+            _ => Next::Observe(pause),
+        })
     }
 
     /// Ends the work on a process if the cause of an early end of its acts requires it.

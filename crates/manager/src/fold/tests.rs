@@ -28,6 +28,7 @@ pub(crate) fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
             cgroup_limit: Bytes::MAX,
             system: Bytes::gib(1),
             system_total: Bytes::gib(2),
+            free_huge: Bytes::MAX,
         },
         pressure: Pressure::default(),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, Pid, ProcessId, ProcessMemory, Promotion, Window};
+use hugepilot_record::{Act, ActOutcome, Errno, Pid, ProcessId, ProcessMemory, Promotion, Window};
 use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,13 @@ pub struct TriedRegion {
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
+
+/// First wait for free huge pages.
+const FIRST_WAIT: Nanos = Nanos::seconds(1);
+/// Waits in a row: 1, 2 and 4 s, and 8 s each for a persistent goal.
+const MAX_WAITS: u32 = 3;
+/// Least wait, as a multiple of the time of the attempt before: a twentieth of the CPU time.
+const REST: u64 = 20;
 
 /// Doublings of the time for which a promotion stays, at most.
 const MAX_DOUBLINGS: u32 = 6;
@@ -206,13 +213,16 @@ impl State {
     pub fn keys(&self) -> impl Iterator<Item = (Pid, u64)> {
         self.processes.iter().map(|(&pid, state)| (pid, state.start_ticks))
     }
-    /// Returns the processes whose trial led to promotions that are not complete.
+    /// Returns the processes whose trial led to promotions that are not complete, and that do not
+    /// wait for huge pages.
     pub fn spreading(&self) -> Vec<Pid> {
-        self.pids_of(|state| matches!(state.phase, TunePhase::Spread { .. }))
+        self.pids_of(|state| state.waits == 0 && matches!(state.phase, TunePhase::Spread { .. }))
     }
-    /// Returns the processes in which new hot memory is promoted as it appears.
+    /// Returns the processes in which new hot memory is promoted as it appears, and that do not wait
+    /// for huge pages.
     pub fn watching(&self) -> Vec<Pid> {
-        self.pids_of(|state| matches!(state.phase, TunePhase::Watching { .. }))
+        let watches = |state: &ProcessState| matches!(state.phase, TunePhase::Watching { .. });
+        self.pids_of(|state| state.waits == 0 && watches(state))
     }
     /// Whether a process is before its first decision.
     pub fn is_new(&self, pid: Pid) -> bool {
@@ -253,6 +263,9 @@ pub struct ProcessState {
     pub promotion_time: Nanos,
     /// Promotions verified.
     pub promoted: u64,
+    /// Waits for free huge pages since the last verified promotion.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub waits: u32,
     /// Order in which its regions were first seen present, for the policy `linux`.
     #[serde(default, skip_serializing_if = "FirstTouch::is_empty")]
     pub touched: FirstTouch,
@@ -319,9 +332,36 @@ impl ProcessState {
             self.made += huge;
             self.promotion_time = self.promotion_time + act.took;
             self.promoted += 1;
+            self.waits = 0;
         } else {
             history.failures += 1;
         }
+    }
+
+    /// Forgives the failures of these acts for lack of huge pages, which say nothing about their
+    /// regions.
+    pub fn forgive_lack(&mut self, acts: &[Act]) {
+        for act in acts.iter().filter(|act| act.outcome == ActOutcome::Failed(Errno::ENOMEM)) {
+            if let Some(region) = self.regions.get_mut(&act.region) {
+                region.failures = region.failures.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Returns the time after which the next attempt is due, as no huge page was free for these
+    /// acts. It doubles with each wait. `None` after [`MAX_WAITS`], unless the goal is
+    /// `persistent`.
+    ///
+    /// An attempt makes the kernel compact memory, so the time is a multiple of that of the acts.
+    pub fn wait_for_huge_pages(&mut self, acts: &[Act], persistent: bool) -> Option<Nanos> {
+        if self.waits >= MAX_WAITS && !persistent {
+            return None;
+        }
+        let pause = Nanos::new(FIRST_WAIT.get() << self.waits.min(MAX_WAITS));
+        self.waits += 1;
+        let lacked = acts.iter().filter(|act| act.outcome == ActOutcome::Failed(Errno::ENOMEM));
+        let took: u64 = lacked.map(|act| act.took.get()).sum();
+        Some(pause.max(Nanos::new(took.saturating_mul(REST))))
     }
 
     /// Notes the demotion of a `huge` page.

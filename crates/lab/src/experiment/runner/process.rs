@@ -41,7 +41,7 @@ impl Ran {
         let status = self.status.map_or("killed".to_owned(), |status| format!("status {status}"));
         let objects = objects(&self.output);
         let error = objects.iter().rev().find_map(|object| object["error"].as_str());
-        let named = || self.output.lines().find(|line| line.starts_with("hugepilot: "));
+        let named = || self.output.lines().rev().find(|line| line.starts_with("hugepilot: "));
         let line = error.or_else(named).or_else(|| self.output.lines().last()).unwrap_or_default();
         format!("{missing} ({status}): {}", line.chars().take(300).collect::<String>())
     }
@@ -95,7 +95,7 @@ impl Command {
                 return Err(ExperimentError::Interrupted);
             }
             if begun.elapsed() > timeout {
-                let output = self.text() + "\nhugepilot: its time was over";
+                let output = self.text();
                 self.end();
                 return Ok(Ran { status: None, output });
             }
@@ -133,6 +133,12 @@ impl Command {
             }
             wait::readable(&[self.child.as_fd()], TICK);
         }
+    }
+
+    /// Why a holder holds no longer; `None` if it does.
+    pub(super) fn lost(&mut self) -> Option<String> {
+        let status = self.ended()?;
+        Some(Ran { status, output: self.text() }.cause("it ended"))
     }
 
     /// The exit status, if it ended; of an end by a signal, `None` within.

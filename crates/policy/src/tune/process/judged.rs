@@ -12,6 +12,9 @@ use crate::tune::{AddedMemory, Candidates};
 /// open trial returns regions that a budget was meant for.
 const LIMITED_PAIRS: u64 = 64;
 
+/// Pairs for which huge pages must be free: some have no samples, and 20 with samples are required.
+const LEAST_PAIRS: usize = 24;
+
 /// Candidates, and whether a trial of them is possible.
 pub(super) struct Judged {
     pub(super) candidates: Candidates,
@@ -36,7 +39,12 @@ impl ProcessRound<'_> {
         let (pairs, is_limited) = self.pairs(&candidates);
         let shares = self.shares(&candidates, &pairs);
         let counted = with_stalls(&pairs);
-        let checked = if is_limited && counted < LIMITED_PAIRS {
+        let free = self.free_huge_pages();
+        let checked = if free < 2 * LEAST_PAIRS {
+            // A trial would give scarce huge pages to colder regions, and prove nothing.
+            let required = LEAST_PAIRS as u64;
+            Err(NoTrial::FewPairs { pairs: free as u64 / 2, required, limited: true })
+        } else if is_limited && counted < LIMITED_PAIRS {
             Err(NoTrial::FewPairs { pairs: counted, required: LIMITED_PAIRS, limited: true })
         } else if self.window.samples > 0 && self.window.cpu.is_none() {
             Err(NoTrial::NoClock)
@@ -56,7 +64,7 @@ impl ProcessRound<'_> {
             .iter()
             // A trial adds no memory: its promotions may be demoted.
             .filter(|candidate| candidate.added.total == Bytes::ZERO)
-            .take(2 * self.goal.trial.max_pairs)
+            .take(self.most_in_trial())
             .map(|candidate| (candidate.region, candidate.heat))
             .collect();
         let fits =
@@ -69,6 +77,19 @@ impl ProcessRound<'_> {
             .map(|pair| (pair, [stalls(pair.promoted), stalls(pair.control)]))
             .collect();
         (pairs, is_limited)
+    }
+
+    /// Regions of a trial at most. Both of each pair get a free huge page in the end, so that the
+    /// trial does not use up those that the hottest regions need.
+    fn most_in_trial(&self) -> usize {
+        self.free_huge_pages().min(2 * self.goal.trial.max_pairs)
+    }
+
+    /// Free huge pages. Compaction may make more.
+    fn free_huge_pages(&self) -> usize {
+        let memory = &self.seen.memory;
+        let free = memory.headroom.free_huge.get() / memory.sizes.huge.get();
+        usize::try_from(free).unwrap_or(usize::MAX)
     }
 
     #[allow(clippy::cast_precision_loss)]

@@ -77,6 +77,7 @@ impl Program {
                 cgroup_limit: Bytes::MAX,
                 system: Bytes::gib(64),
                 system_total: Bytes::gib(128),
+                free_huge: Bytes::MAX,
             },
             sampled: Vec::new(),
             rounds: None,

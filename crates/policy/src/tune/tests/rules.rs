@@ -50,6 +50,7 @@ fn memory(heats: &[u32]) -> ProcessMemory {
             cgroup_limit: Bytes::MAX,
             system: Bytes::gib(8),
             system_total: Bytes::gib(16),
+            free_huge: Bytes::MAX,
         },
         pressure: Pressure::default(),
     }
