@@ -4,39 +4,28 @@ use std::fs;
 
 use crate::Root;
 
-/// Contexts that run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DamonContexts {
-    /// Threads of DAMON that run.
-    pub running: u64,
-    /// Those with a scheme that changes memory: any action other than `stat`.
-    pub acting: u64,
-}
-
-/// Counts the running threads of DAMON; none if the kernel has no such interface.
-pub fn contexts(root: &Root) -> DamonContexts {
-    let folder = "sys/kernel/mm/damon/admin/kdamonds";
-    let below = |path: &str| {
-        let entries = fs::read_dir(root.join(path)).into_iter().flatten().flatten();
+/// Counts the running threads of DAMON with a scheme that changes memory: any action other than
+/// `stat`. None if the kernel has no such interface.
+pub fn acting(root: &Root) -> u64 {
+    let below = |path: String| -> Vec<String> {
+        let entries = fs::read_dir(root.join(&path)).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names
-            .filter(|name| name.parse::<u32>().is_ok())
-            .map(|name| format!("{path}/{name}"))
-            .collect()
+        let numbers = names.filter(|name| name.parse::<u32>().is_ok());
+        numbers.map(|name| format!("{path}/{name}")).collect()
     };
-    let acts = |kdamond: &String| {
-        let contexts: Vec<String> = below(&format!("{kdamond}/contexts"));
-        let schemes =
-            contexts.iter().flat_map(|one| -> Vec<String> { below(&format!("{one}/schemes")) });
-        schemes
-            .filter_map(|one| root.read_text(format!("{one}/action")).ok())
-            .any(|act| act != "stat")
+    let reads = |path: String| root.read_text(path).unwrap_or_default();
+    let acts = |context: &String| {
+        let mut schemes = below(format!("{context}/schemes")).into_iter();
+        schemes.any(|scheme| !["", "stat"].contains(&&*reads(format!("{scheme}/action"))))
     };
-    let kdamonds: Vec<String> = below(folder);
-    let is_on = |one: &&String| root.read_text(format!("{one}/state")).is_ok_and(|on| on == "on");
-    let running: Vec<&String> = kdamonds.iter().filter(is_on).collect();
-    let acting = running.iter().filter(|one| acts(one)).count() as u64;
-    DamonContexts { running: running.len() as u64, acting }
+    let is_acting = |kdamond: &String| {
+        reads(format!("{kdamond}/state")) == "on"
+            && below(format!("{kdamond}/contexts")).iter().any(acts)
+    };
+    below("sys/kernel/mm/damon/admin/kdamonds".to_owned())
+        .iter()
+        .filter(|one| is_acting(one))
+        .count() as u64
 }
 
 #[cfg(test)]
@@ -48,19 +37,19 @@ mod tests {
     fn contexts_act_only_if_they_run_with_a_scheme() {
         let path = |file: &str| format!("sys/kernel/mm/damon/admin/kdamonds/{file}");
         let table = [
-            ("on\n", Some("pageout\n"), (1, 1)),
-            ("on\n", Some("stat\n"), (1, 0)),
-            ("on\n", None, (1, 0)),
-            ("off\n", Some("pageout\n"), (0, 0)),
+            ("on\n", Some("pageout\n"), 1),
+            ("on\n", Some("stat\n"), 0),
+            ("on\n", None, 0),
+            ("off\n", Some("pageout\n"), 0),
         ];
-        for (state, action, (running, acting)) in table {
+        for (state, action, count) in table {
             let state = (path("0/state"), state);
             let action = action.map(|text| (path("0/contexts/0/schemes/0/action"), text));
             let files: Vec<_> = [state].into_iter().chain(action).collect();
             let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
             let (_dir, root) = fixture(&files);
-            assert_eq!(contexts(&root), DamonContexts { running, acting }, "{files:?}");
+            assert_eq!(acting(&root), count, "{files:?}");
         }
-        assert_eq!(contexts(&fixture(&[]).1), DamonContexts::default());
+        assert_eq!(acting(&fixture(&[]).1), 0);
     }
 }

@@ -44,6 +44,7 @@ mod excluded;
 mod executable;
 pub mod fake;
 pub mod file;
+pub mod free_lists;
 pub mod hugetlb;
 mod khugepaged;
 pub mod memory;

@@ -13,7 +13,7 @@ mod level;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Root, memory};
 use hugepilot_record::Pid;
@@ -28,6 +28,8 @@ use crate::{LabError, Result};
 
 pub use level::{Build, CHUNK, GUARD, Next, blocks_of, distinct_blocks};
 
+/// Time in which the kernel unpins the pages of a process that ended: 55 ms in the worst case seen.
+const UNPINNED: Duration = Duration::from_millis(100);
 /// Times that a movable level, of which the kernel moves pages, is counted again.
 const RECOUNTS: u32 = 5;
 
@@ -46,10 +48,13 @@ pub struct FragmentConfig {
     pub executable: PathBuf,
 }
 
-/// Fragmentation that holds. Dropping it frees the pages, within 0.1 s.
+/// Fragmentation that holds. Dropping it frees the pages, and takes 1 to 2 s to join the memory
+/// between them.
 #[derive(Debug)]
 pub struct Fragmentation {
-    holder: Holder,
+    /// `None` only on drop.
+    holder: Option<Holder>,
+    executable: PathBuf,
     report: FragmentReport,
 }
 
@@ -64,13 +69,14 @@ impl Fragmentation {
     pub fn begin(config: &FragmentConfig, stopped: &dyn Fn() -> bool) -> Result<Self> {
         let (root, began) = (Root::live(), Instant::now());
         let sizes = memory::page_sizes(&root)?;
+        let movable = config.kind == FragmentKind::Movable;
+        let mut holder = Holder::start(&config.executable)?;
+        flush(&mut holder)?;
         let before = free_huge_pages(&root, sizes)?;
         let base = match config.of {
             FragmentBase::Machine => memory::mem_info(&root)?.total.get() / sizes.huge.get(),
             FragmentBase::Free => before,
         };
-        let movable = config.kind == FragmentKind::Movable;
-        let mut holder = Holder::start(&config.executable)?;
         holder.ask(&format!("ring {}", u8::from(movable)))?;
         let wanted = blocks_of(config.level, base);
         let mut builder = Builder { holder, sizes, frames: Vec::new(), build: Build::new(wanted) };
@@ -99,7 +105,7 @@ impl Fragmentation {
             seconds,
             shortfall,
         };
-        Ok(Self { holder, report })
+        Ok(Self { holder: Some(holder), executable: config.executable.clone(), report })
     }
 
     /// The level as it was reached.
@@ -110,7 +116,17 @@ impl Fragmentation {
 
 impl Condition for Fragmentation {
     fn keep(&mut self, _: Option<Pid>) -> Result<()> {
-        self.holder.check()
+        self.holder.as_mut().map_or(Ok(()), Holder::check)
+    }
+}
+
+impl Drop for Fragmentation {
+    fn drop(&mut self) {
+        self.holder = None;
+        // The kernel unpins the pages a moment later, into lists that keep them from their blocks.
+        std::thread::sleep(UNPINNED);
+        let flushed = Holder::start(&self.executable).and_then(|mut holder| flush(&mut holder));
+        drop(flushed);
     }
 }
 
@@ -141,6 +157,7 @@ impl Builder {
                     self.frames.extend(frames);
                 }
                 Next::Compact => {
+                    flush(&mut self.holder)?;
                     root.write("proc/sys/vm/compact_memory", "1")?;
                     self.build.compacted();
                 }
@@ -164,6 +181,11 @@ impl Builder {
         let [huge_pages, refused] = answer[..] else { return Err(LabError::HolderEnded) };
         Ok(Obtainable { huge_pages, refused: refused != 0 })
     }
+}
+
+/// Frees the scattered pages that the kernel keeps in lists of processors.
+fn flush(holder: &mut Holder) -> Result<()> {
+    holder.ask(&format!("flush {}", GUARD.get())).map(drop)
 }
 
 fn free_huge_pages(root: &Root, sizes: PageSizes) -> Result<u64> {

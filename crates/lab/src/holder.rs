@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
 use hugepilot_kernel::cgroup::OwnedCgroup;
+use hugepilot_kernel::free_lists::flush_free_lists;
 use hugepilot_kernel::own_memory::make_expendable;
 use hugepilot_kernel::{AnonMap, KeptPages, Pages, Root, memory, obtainable_huge_pages};
 use hugepilot_record::Errno;
@@ -24,6 +25,10 @@ use crate::{LabError, Result};
 
 /// First argument of the process, which is not a command: users do not start it.
 pub const ARGUMENT: &str = "hold-memory";
+
+/// Memory that is touched to empty the free lists of processors, if as much is available: more than
+/// the small free blocks of 24 GiB of fragmented memory.
+const FLUSHED: Bytes = Bytes::gib(4);
 
 /// Executable of the holder by default: this one.
 pub fn own_executable() -> PathBuf {
@@ -174,6 +179,12 @@ impl Held {
             }
             (Some("keep"), Some(count)) => self.kept.as_mut().ok_or(Errno::EINVAL)?.keep(count),
             (Some("recount"), _) => self.kept.as_ref().ok_or(Errno::EINVAL)?.movable_frames(),
+            (Some("flush"), Some(guard)) => {
+                let available =
+                    memory::mem_info(&Root::live()).map_or(Bytes::ZERO, |i| i.available);
+                let spare = Bytes::new((available - Bytes::new(guard)).get() / 2);
+                flush_free_lists(spare.min(FLUSHED), self.sizes).map(|()| Vec::new())
+            }
             (Some("obtain"), Some(guard)) => self.obtain(Bytes::new(guard)),
             _ => Err(Errno::EINVAL),
         }

@@ -37,7 +37,7 @@ pub fn quiet(root: &Root, time: Duration, stopped: &dyn Fn() -> bool) -> Result<
         load_per_processor: load_average(root).map(|load| load / f64::from(processors)),
         cpu_pressure_ratio: memory::pressure(root, "proc/pressure/cpu")
             .map(|pressure| pressure.some_avg10 / 100.0),
-        damon_contexts: damon::contexts(root).acting,
+        damon_contexts: damon::acting(root),
         governor: root.read_text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok(),
         ..after.since(&before, seconds)
     };

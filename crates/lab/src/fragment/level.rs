@@ -8,6 +8,8 @@ use hugepilot_units::{Bytes, PageSizes, Share};
 /// Huge pages that are allocated at once, then split, then pinned. Fewer if huge pages are scarce:
 /// until the pin, compaction may move a page to a block that has one.
 pub const CHUNK: u64 = 128;
+/// Fewest huge pages of a request.
+const LEAST: u64 = 8;
 /// Memory that stays available.
 pub const GUARD: Bytes = Bytes::mib(1536);
 /// Compactions of all memory, each of which takes seconds.
@@ -35,8 +37,9 @@ pub struct Build {
     pub compactions: u32,
     /// Huge pages of the next request.
     chunk: u64,
-    /// Whether the last request for huge pages got none.
-    is_refused: bool,
+    /// Huge pages that were refused since the kernel last granted one. It defers compaction, so
+    /// one says little.
+    refused: u64,
     /// Whether memory was compacted since the kernel last granted one.
     is_compacted: bool,
 }
@@ -58,8 +61,8 @@ impl Build {
     /// Starts with no blocks.
     pub const fn new(wanted: u64) -> Self {
         let (distinct, compactions) = (0, 0);
-        let (is_refused, is_compacted) = (false, false);
-        Self { wanted, distinct, compactions, chunk: CHUNK, is_refused, is_compacted }
+        let (refused, is_compacted) = (0, false);
+        Self { wanted, distinct, compactions, chunk: CHUNK, refused, is_compacted }
     }
 
     /// Decides the next action, with this memory available.
@@ -72,7 +75,7 @@ impl Build {
             let (available_bytes, guard_bytes) = (available, GUARD);
             return Next::Stop(Shortfall::MemoryGuard { available_bytes, guard_bytes });
         }
-        if !self.is_refused {
+        if self.refused < CHUNK {
             return Next::Keep(self.chunk.min(room).min(self.wanted - self.distinct));
         }
         if self.is_compacted || self.compactions == COMPACTIONS {
@@ -85,17 +88,18 @@ impl Build {
     /// `gained` distinct blocks.
     pub fn kept(&mut self, requested: u64, granted: u64, gained: u64) {
         self.distinct += gained;
-        self.is_refused = granted == 0;
+        self.refused = if granted == 0 { self.refused + requested } else { 0 };
         self.is_compacted &= granted == 0;
         let is_scarce = granted < requested || gained < granted;
-        self.chunk = if is_scarce { self.chunk.div_ceil(4) } else { CHUNK.min(self.chunk * 2) };
+        let chunk = if is_scarce { self.chunk / 4 } else { self.chunk * 2 };
+        self.chunk = chunk.clamp(LEAST, CHUNK);
     }
 
     /// Records a compaction of all memory.
     pub const fn compacted(&mut self) {
         self.compactions += 1;
         self.is_compacted = true;
-        self.is_refused = false;
+        self.refused = 0;
     }
 }
 
@@ -134,15 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_leads_to_one_compaction_and_a_second_one_ends_it() {
+    fn refusals_lead_to_one_compaction_and_further_ones_end_it() {
         let mut build = Build::new(1000);
         build.kept(128, 3, 3);
         assert_eq!(build.next(PLENTY, SIZES), Next::Keep(32), "some were granted");
-        build.kept(32, 0, 0);
+        build.kept(100, 0, 0);
+        assert_eq!(build.next(PLENTY, SIZES), Next::Keep(8), "few were refused");
+        build.kept(28, 0, 0);
         assert_eq!(build.next(PLENTY, SIZES), Next::Compact);
         build.compacted();
         assert_eq!(build.next(PLENTY, SIZES), Next::Keep(8));
-        build.kept(8, 0, 0);
+        build.kept(128, 0, 0);
         assert_eq!(build.next(PLENTY, SIZES), Next::Stop(Shortfall::NoFreeBlocks));
     }
 
@@ -157,9 +163,7 @@ mod tests {
         assert_eq!(after(128, 128, 127), Next::Keep(32), "a page was moved");
         assert_eq!(after(32, 31, 31), Next::Keep(8), "one was refused");
         assert_eq!(after(8, 8, 8), Next::Keep(16));
-        assert_eq!(after(16, 1, 0), Next::Keep(4));
-        assert_eq!(after(4, 2, 1), Next::Keep(1));
-        assert_eq!(after(1, 1, 0), Next::Keep(1), "one at least");
+        assert_eq!(after(16, 1, 0), Next::Keep(8), "not fewer");
     }
 
     proptest! {
