@@ -30,6 +30,8 @@ pub use level::{Build, CHUNK, GUARD, Next, blocks_of, distinct_blocks};
 
 /// Time in which the kernel unpins the pages of a process that ended: 55 ms in the worst case seen.
 const UNPINNED: Duration = Duration::from_millis(100);
+/// Memory that is touched at most, to join scattered free pages.
+const MOST_FLUSHED: Bytes = Bytes::gib(4);
 /// Times that a movable level, of which the kernel moves pages, is counted again.
 const RECOUNTS: u32 = 5;
 
@@ -71,7 +73,9 @@ impl Fragmentation {
         let sizes = memory::page_sizes(&root)?;
         let movable = config.kind == FragmentKind::Movable;
         let mut holder = Holder::start(&config.executable)?;
-        flush(&mut holder)?;
+        if config.of == FragmentBase::Free {
+            flush(&mut holder, MOST_FLUSHED)?;
+        }
         let before = free_huge_pages(&root, sizes)?;
         let base = match config.of {
             FragmentBase::Machine => memory::mem_info(&root)?.total.get() / sizes.huge.get(),
@@ -125,7 +129,8 @@ impl Drop for Fragmentation {
         self.holder = None;
         // The kernel unpins the pages a moment later, into lists that keep them from their blocks.
         std::thread::sleep(UNPINNED);
-        let flushed = Holder::start(&self.executable).and_then(|mut holder| flush(&mut holder));
+        let flushed = Holder::start(&self.executable)
+            .and_then(|mut holder| flush(&mut holder, small_blocks(self.report.kept_pages)));
         drop(flushed);
     }
 }
@@ -157,7 +162,7 @@ impl Builder {
                     self.frames.extend(frames);
                 }
                 Next::Compact => {
-                    flush(&mut self.holder)?;
+                    flush(&mut self.holder, MOST_FLUSHED)?;
                     root.write("proc/sys/vm/compact_memory", "1")?;
                     self.build.compacted();
                 }
@@ -183,9 +188,14 @@ impl Builder {
     }
 }
 
+/// Memory in the small free blocks that `pages` left: those of 64 base pages, lists included.
+fn small_blocks(pages: u64) -> Bytes {
+    MOST_FLUSHED.min(Bytes::mib(128) + Bytes::kib(256).times(pages))
+}
+
 /// Frees the scattered pages that the kernel keeps in lists of processors.
-fn flush(holder: &mut Holder) -> Result<()> {
-    holder.ask(&format!("flush {}", GUARD.get())).map(drop)
+fn flush(holder: &mut Holder, size: Bytes) -> Result<()> {
+    holder.ask(&format!("flush {} {}", size.get(), GUARD.get())).map(drop)
 }
 
 fn free_huge_pages(root: &Root, sizes: PageSizes) -> Result<u64> {

@@ -26,10 +26,6 @@ use crate::{LabError, Result};
 /// First argument of the process, which is not a command: users do not start it.
 pub const ARGUMENT: &str = "hold-memory";
 
-/// Memory that is touched to empty the free lists of processors, if as much is available: more than
-/// the small free blocks of 24 GiB of fragmented memory.
-const FLUSHED: Bytes = Bytes::gib(4);
-
 /// Executable of the holder by default: this one.
 pub fn own_executable() -> PathBuf {
     PathBuf::from("/proc/self/exe")
@@ -179,11 +175,12 @@ impl Held {
             }
             (Some("keep"), Some(count)) => self.kept.as_mut().ok_or(Errno::EINVAL)?.keep(count),
             (Some("recount"), _) => self.kept.as_ref().ok_or(Errno::EINVAL)?.movable_frames(),
-            (Some("flush"), Some(guard)) => {
+            (Some("flush"), Some(size)) => {
+                let guard = number(2).unwrap_or(0);
                 let available =
                     memory::mem_info(&Root::live()).map_or(Bytes::ZERO, |i| i.available);
                 let spare = Bytes::new((available - Bytes::new(guard)).get() / 2);
-                flush_free_lists(spare.min(FLUSHED), self.sizes).map(|()| Vec::new())
+                flush_free_lists(spare.min(Bytes::new(size)), self.sizes).map(|()| Vec::new())
             }
             (Some("obtain"), Some(guard)) => self.obtain(Bytes::new(guard)),
             _ => Err(Errno::EINVAL),

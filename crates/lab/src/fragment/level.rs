@@ -174,13 +174,14 @@ mod tests {
             free in 0_u64..2000,
             compactions in prop::collection::vec(0_u64..500, 0..12),
         ) {
-            let (mut build, mut free) = (Build::new(wanted), free);
+            let (mut build, mut free, mut total) = (Build::new(wanted), free, 0);
             let mut more = compactions.iter().copied();
             for _ in 0..4000 {
                 match build.next(PLENTY, SIZES) {
                     Next::Keep(count) => {
                         let granted = count.min(free);
                         free -= granted;
+                        total += granted;
                         build.kept(count, granted, granted);
                     }
                     Next::Compact => {
@@ -192,7 +193,7 @@ mod tests {
                         return Ok(());
                     }
                     Next::Stop(_) => {
-                        prop_assert!(free == 0 && build.distinct < wanted);
+                        prop_assert!(free == 0 && build.distinct == total && total < wanted);
                         return Ok(());
                     }
                 }
