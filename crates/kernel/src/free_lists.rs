@@ -9,7 +9,7 @@ use crate::{AnonMap, Pages};
 /// Memory that is touched on each processor: more than its list holds.
 const LIST: Bytes = Bytes::mib(64);
 
-/// Exchanges the pages of these lists for neighbouring ones, so that scattered free pages join
+/// Exchanges the pages of these lists for neighbouring ones, so that scattered free pages can join
 /// their blocks, by touching and freeing `size` of memory. Costs 0.3 s for each GiB.
 ///
 /// Since Linux 6.7 a list holds some 10,000 pages, which `/proc/buddyinfo` does not count and which

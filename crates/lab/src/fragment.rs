@@ -3,8 +3,8 @@
 //! Huge pages are allocated and split; of each, the kernel frees all base pages but one. Pinned
 //! pages resist compaction. The level is verified by frame numbers that are read after the pin: it
 //! counts distinct blocks, and tops up until the level holds. The memory between the pages is free
-//! for base pages. After the end, other processes' pages may be in these blocks: free huge pages
-//! come back by compaction.
+//! for base pages. After the end, other processes' pages may be in these blocks, and the kernel
+//! keeps scattered free pages in lists: free huge pages return only in part, also by compaction.
 //!
 //! Manocha et al. (2022), section 4.4, define the level as a share of available memory and use a
 //! kernel module. Here it is a share of all memory or of the free blocks at the start.
@@ -50,8 +50,8 @@ pub struct FragmentConfig {
     pub executable: PathBuf,
 }
 
-/// Fragmentation that holds. Dropping it frees the pages, and takes 1 to 2 s to join the memory
-/// between them.
+/// Fragmentation that holds. Dropping it frees the pages, and takes up to 2 s to join a part of
+/// the memory between them.
 #[derive(Debug)]
 pub struct Fragmentation {
     /// `None` only on drop.

@@ -202,7 +202,7 @@ Examples:
 ///
 /// Keeps a base page in a share of all blocks of a huge page, and leaves the rest of these blocks
 /// free. Compacts memory if too few blocks are free. All of it is free again when the command or
-/// its parent ends, also by SIGKILL; free huge pages come back by compaction. Requires root.
+/// its parent ends, also by SIGKILL; free huge pages return in part. Requires root.
 #[derive(Args, Debug)]
 #[command(after_help = format!("{FRAGMENT_EXAMPLES}\n\n{EXIT}"))]
 pub(super) struct FragmentArgs {
