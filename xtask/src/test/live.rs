@@ -16,7 +16,7 @@ pub(super) const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "
 /// run alone. If a process of an orphaned group is stopped, the end of a program beside it, whose
 /// parent is in another group, is a SIGHUP for the whole group, also for the test. The test runner
 /// selects by part of a name, so that no name may be the end of another.
-const IN_PAIRS: [&str; 35] = [
+const IN_PAIRS: [&str; 36] = [
     "bloated::",
     "blocked::",
     "bytes::",
@@ -25,6 +25,7 @@ const IN_PAIRS: [&str; 35] = [
     "compare::",
     "decisions::",
     "exchange::",
+    "experiments::",
     "graph::",
     "graph500::",
     "graph_files::",

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use hugepilot_testkit::{need, requires};
 use rustix::process::Signal;
@@ -76,10 +74,8 @@ fn an_experiment_goes_on_where_it_was_killed_or_interrupted() {
     let path = folder.path();
     fs::write(path.join("own.toml"), EXPERIMENT.replace("CELL", "--verify")).unwrap();
     for (signal, least) in [(Signal::KILL, 2), (Signal::INT, 4)] {
-        let running = Running::start(command(path));
-        while lines(path).len() < least {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let mut running = Running::start(command(path));
+        running.until("runs", || lines(path).len() >= least);
         running.signal(signal);
         let done = running.wait(LIMIT);
         if signal == Signal::INT {

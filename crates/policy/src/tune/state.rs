@@ -216,7 +216,8 @@ impl State {
     /// Returns the processes whose trial led to promotions that are not complete, and that do not
     /// wait for huge pages.
     pub fn spreading(&self) -> Vec<Pid> {
-        self.pids_of(|state| state.waits == 0 && matches!(state.phase, TunePhase::Spread { .. }))
+        let spreads = |state: &ProcessState| matches!(state.phase, TunePhase::Spread { .. });
+        self.pids_of(|state| state.waits == 0 && spreads(state))
     }
     /// Returns the processes in which new hot memory is promoted as it appears, and that do not wait
     /// for huge pages.
