@@ -219,8 +219,8 @@ impl State {
         let spreads = |state: &ProcessState| matches!(state.phase, TunePhase::Spread { .. });
         self.pids_of(|state| state.waits == 0 && spreads(state))
     }
-    /// Returns the processes in which new hot memory is promoted as it appears, and that do not wait
-    /// for huge pages.
+    /// Returns the processes in which new hot memory is promoted as it appears, except those that
+    /// wait for huge pages.
     pub fn watching(&self) -> Vec<Pid> {
         let watches = |state: &ProcessState| matches!(state.phase, TunePhase::Watching { .. });
         self.pids_of(|state| state.waits == 0 && watches(state))
