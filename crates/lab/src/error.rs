@@ -79,7 +79,16 @@ impl LabError {
             ("ring", Errno::EPERM | Errno::ENOSYS) => Self::Refused(WeatherRefusal::NoIoUring),
             ("keep", Errno::ENOMEM | Errno::EAGAIN) => Self::Refused(WeatherRefusal::LockLimit),
             ("lock", Errno::EPERM) => Self::Refused(WeatherRefusal::LockLimit),
+            ("lock", Errno::ENOMEM | Errno::EAGAIN) if is_lock_limited() => {
+                Self::Refused(WeatherRefusal::LockLimit)
+            }
             _ => Self::Holder { request: request.to_owned(), errno },
         }
     }
+}
+
+/// Whether RLIMIT_MEMLOCK bounds this process: root may lock more.
+fn is_lock_limited() -> bool {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    limit.is_some() && !rustix::process::geteuid().is_root()
 }

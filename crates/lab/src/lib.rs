@@ -9,8 +9,8 @@
 //!   [`LimitedProgram`] limits one program by a memory cgroup.
 //! - [`Fragmentation`]: keeps a page in a share of all huge-page-sized blocks ([`fragment`]).
 //! - [`PageCacheFill`]: clean pages of a file.
-//! - [`warm`]: touches memory once, so that a hypervisor backs it.
-//! - [`quiet`]: measures the activity besides the experiment.
+//! - [`warm()`]: touches memory once, so that a hypervisor backs it.
+//! - [`quiet()`]: measures the activity besides the experiment.
 //!
 //! Method: Manocha et al. (2022), sections 4.3 and 4.4; they lock memory by `memhog` and fragment
 //! it by a kernel module, neither of which is needed here.

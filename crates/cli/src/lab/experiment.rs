@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use hugepilot_kernel::OwnMemory;
 use hugepilot_lab::experiment::plan::{Shard, merge};
 use hugepilot_lab::experiment::runner::{Event, RunOptions, run as run_experiment};
-use hugepilot_lab::experiment::runs::{self, Run};
+use hugepilot_lab::experiment::runs::{self, LabRun};
 use hugepilot_lab::experiment::verdict::judge;
 use hugepilot_lab::experiment::{Experiment, ExperimentError, catalogue};
 use hugepilot_render::command_text;
@@ -59,8 +59,7 @@ pub(super) struct RunArgs {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Folder of graphs and other files that are made once
-    #[arg(long, value_name = "DIRECTORY", default_value = "lab/data",
-          value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIRECTORY", default_value = "lab/data")]
     data: PathBuf,
 }
 
@@ -126,10 +125,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     check_memory(&experiment, &args.scale)?;
     let default = PathBuf::from(format!("lab/{}.ndjson", experiment.name));
     let output = args.output.clone().unwrap_or(default);
+    crate::new_file::require_free(&output, true)?;
+    create_folder(&args.data)?;
     if let Some(folder) = output.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::new(format!("cannot create {}: {error}", folder.display()), Exit::Error)
-        })?;
+        create_folder(folder)?;
     }
     let options = RunOptions {
         scale: args.scale.clone(),
@@ -164,6 +163,18 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     Ok(if failures == 0 { Exit::Yes } else { Exit::No })
 }
 
+fn create_folder(path: &Path) -> Result<(), Failure> {
+    let cause = match std::fs::create_dir_all(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            "the file exists, and is not a folder".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    let failure = Failure::new(format!("cannot create the folder {}", path.display()), Exit::Error);
+    Err(failure.because(cause).with_help(["name another folder: --data, --output".to_owned()]))
+}
+
 fn narrate(progress: &Progress, event: &Event<'_>) {
     match event {
         Event::Prepares(what) => progress.now(format!("preparing {what}")),
@@ -175,7 +186,7 @@ fn narrate(progress: &Progress, event: &Event<'_>) {
             due.cell,
             due.round + 1
         )),
-        Event::Ended(Run { weather, cell, failed: Some(cause), .. }) => {
+        Event::Ended(LabRun { weather, cell, failed: Some(cause), .. }) => {
             progress.round(&format!("{weather}, {cell}: {cause}"));
         }
         Event::Ended(_) => {}
@@ -183,17 +194,17 @@ fn narrate(progress: &Progress, event: &Event<'_>) {
 }
 
 pub(super) fn report_runs(args: &ReportArgs) -> anyhow::Result<Exit> {
+    let mut experiments = catalogue::all().map_err(failed)?;
+    for file in &args.experiment {
+        experiments.push(defined(file)?);
+    }
     let files = if args.files.is_empty() { files_of(Path::new("lab")) } else { args.files.clone() };
     if files.is_empty() {
         let failure = Failure::new("no file of runs is in ./lab", Exit::Error);
         return Err(failure.with_help(["run an experiment: hugepilot lab run NAME".into()]).into());
     }
     let runs = read(&files, args.mixed)?;
-    let mut experiments = catalogue::all().map_err(failed)?;
-    for file in &args.experiment {
-        experiments.push(find(&file.display().to_string())?);
-    }
-    let known = |run: &Run| experiments.iter().any(|one| one.name == run.experiment);
+    let known = |run: &LabRun| experiments.iter().any(|one| one.name == run.experiment);
     let unknown: BTreeSet<&str> =
         runs.iter().filter(|run| !known(run)).map(|run| &*run.experiment).collect();
     for name in unknown {
@@ -204,7 +215,7 @@ pub(super) fn report_runs(args: &ReportArgs) -> anyhow::Result<Exit> {
 }
 
 /// The report on all runs of these experiments.
-fn report(experiments: &[Experiment], runs: &[Run]) -> LabReport {
+fn report(experiments: &[Experiment], runs: &[LabRun]) -> LabReport {
     let mut report = LabReport { schema: SCHEMA.to_owned(), ..LabReport::default() };
     for experiment in experiments {
         for scale in experiment.scale.keys() {
@@ -232,12 +243,23 @@ pub(super) fn merge_files(args: &MergeArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Yes)
 }
 
-fn read(files: &[PathBuf], mixed: bool) -> anyhow::Result<Vec<Run>> {
-    let files = files.iter().map(|file| match file.exists() {
-        true => runs::read(file).map_err(failed),
-        false => Err(Failure::new(format!("no file {}", file.display()), Exit::Error)),
+fn read(files: &[PathBuf], mixed: bool) -> anyhow::Result<Vec<LabRun>> {
+    let files = files.iter().map(|file| {
+        require_regular(file)?;
+        runs::read(file).map_err(failed)
     });
     Ok(merge(files.collect::<Result<_, _>>()?, mixed).map_err(failed)?)
+}
+
+/// Refuses what cannot be read to its end, such as a FIFO.
+fn require_regular(path: &Path) -> Result<(), Failure> {
+    let cause = match path.metadata() {
+        Ok(about) if about.is_file() => return Ok(()),
+        Ok(_) => "not a regular file".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
+    Err(failure.because(cause).with_help(["name a file that this user may read".to_owned()]))
 }
 
 /// Files of runs in a folder, by name.
@@ -259,9 +281,16 @@ fn find(name: &str) -> Result<Experiment, Failure> {
         let failure = Failure::new(format!("no experiment is named {name:?}"), Exit::Error);
         return Err(failure.with_help([help()]));
     }
-    let text = std::fs::read_to_string(name)
+    defined(Path::new(name))
+}
+
+/// The experiment that a file defines.
+fn defined(file: &Path) -> Result<Experiment, Failure> {
+    require_regular(file)?;
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("cannot read {name}: {error}"), Exit::Error))?;
-    Experiment::parse(&text, name).map_err(failed)
+    Experiment::parse(&text, &name).map_err(failed)
 }
 
 /// Refuses a scale for which too little memory is available.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum};
 use hugepilot_kernel::Root;
 use hugepilot_kernel::own_memory::end_with_parent;
 use hugepilot_lab::holder::own_executable;
@@ -28,7 +28,7 @@ use self::leave::Leave;
 use super::ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt};
 use crate::output::{note, print, width};
 
 const EXIT: &str = "\
@@ -43,7 +43,7 @@ struct Meanwhile {
     #[arg(long)]
     json: bool,
     /// Program and arguments; the command ends with its exit status [default: none, until a signal]
-    #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    #[arg(last = true, value_name = "CMD", num_args = 1..)]
     command: Vec<OsString>,
 }
 
@@ -330,6 +330,7 @@ pub(super) fn warm(args: &WarmArgs) -> anyhow::Result<ExitCode> {
     let interrupt = listen()?;
     let report = hugepilot_lab::warm(args.size, &own_executable(), &|| interrupt.is_asked());
     let report = report.map_err(failure)?;
+    over_without(&args.meanwhile);
     args.meanwhile.print(&report, &warm_text(&report))?;
     then_run(&args.meanwhile, &interrupt, Exit::Yes)
 }
@@ -364,11 +365,19 @@ pub(super) fn quiet(args: &QuietArgs) -> anyhow::Result<ExitCode> {
     let time = args.seconds.into();
     let measured = hugepilot_lab::quiet(&Root::live(), time, &|| interrupt.is_asked());
     let report = measured.map_err(failure)?;
+    over_without(&args.meanwhile);
     args.meanwhile.print(&report, &quiet_text(&report, width()))?;
     if !args.meanwhile.command.is_empty() && !report.quiet && !args.force {
         return Ok(ended(refusal(&WeatherRefusal::NotQuiet).note()));
     }
     then_run(&args.meanwhile, &interrupt, if report.quiet { Exit::Yes } else { Exit::No })
+}
+
+/// Lets a signal end the command while it prints, if nothing follows.
+fn over_without(meanwhile: &Meanwhile) {
+    if meanwhile.command.is_empty() {
+        interrupt::over();
+    }
 }
 
 /// Runs the program after a report; without one ends with `exit`.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::runs::Machine;
+use super::runs::LabMachine;
 
 /// Error of an experiment.
 #[derive(Debug, Error)]
@@ -56,7 +56,7 @@ pub enum ExperimentError {
     #[error("the runs are of {} machines: {}", machines.len(), listed(machines))]
     Mixed {
         /// The machines.
-        machines: Vec<Machine>,
+        machines: Vec<LabMachine>,
     },
     /// A command that prepares the experiment failed.
     #[error("hugepilot {command}: {cause}")]
@@ -71,8 +71,8 @@ pub enum ExperimentError {
     Interrupted,
 }
 
-fn listed(machines: &[Machine]) -> String {
-    machines.iter().map(Machine::text).collect::<Vec<_>>().join("; ")
+fn listed(machines: &[LabMachine]) -> String {
+    machines.iter().map(LabMachine::text).collect::<Vec<_>>().join("; ")
 }
 
 impl ExperimentError {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use hugepilot_stats::Orders;
 
 use super::error::ExperimentError;
-use super::runs::{Machine, Run};
+use super::runs::{LabMachine, LabRun};
 use super::{Experiment, Panel};
 
 /// Cells that run one after the other in one weather: the rounds of a panel.
@@ -79,8 +79,8 @@ pub fn plan(
     scale: &str,
     panels: &[Panel],
     shard: Shard,
-    done: &[Run],
-    machine: &Machine,
+    done: &[LabRun],
+    machine: &LabMachine,
 ) -> Result<Vec<Group>, ExperimentError> {
     let done = done.iter().filter(|run| run.failed.is_none() && run.machine == *machine);
     let done: BTreeSet<(&str, u32)> = done.map(|run| (&*run.digest, run.round)).collect();
@@ -118,10 +118,10 @@ pub fn plan(
 /// # Errors
 /// [`ExperimentError::Mixed`] if those of an experiment are of several machines, unless `mixed`
 /// permits it.
-pub fn merge(files: Vec<Vec<Run>>, mixed: bool) -> Result<Vec<Run>, ExperimentError> {
-    let mut merged: BTreeMap<(String, u32, String), Run> = BTreeMap::new();
+pub fn merge(files: Vec<Vec<LabRun>>, mixed: bool) -> Result<Vec<LabRun>, ExperimentError> {
+    let mut merged: BTreeMap<(String, u32, String), LabRun> = BTreeMap::new();
     let mut order = Vec::new();
-    let mut machines: BTreeMap<(String, String), Vec<Machine>> = BTreeMap::new();
+    let mut machines: BTreeMap<(String, String), Vec<LabMachine>> = BTreeMap::new();
     for run in files.into_iter().flatten() {
         let of = machines.entry((run.experiment.clone(), run.scale.clone())).or_default();
         if !of.contains(&run.machine) {
@@ -149,15 +149,15 @@ mod tests {
     use crate::experiment::runs::tests::run;
     use crate::experiment::tests::TEXT;
 
-    fn planned(shard: Shard, done: &[Run]) -> Vec<Group> {
+    fn planned(shard: Shard, done: &[LabRun]) -> Vec<Group> {
         let experiment = Experiment::parse(TEXT, "x").unwrap();
         let panels = experiment.panels("small").unwrap();
         let machine = run("", "", 0, 1.0).machine;
         plan(&experiment, "small", &panels, shard, done, &machine).unwrap()
     }
 
-    fn done(groups: &[Group]) -> Vec<Run> {
-        let run = |due: &Due| Run { digest: due.digest.clone(), ..run("", "", due.round, 1.0) };
+    fn done(groups: &[Group]) -> Vec<LabRun> {
+        let run = |due: &Due| LabRun { digest: due.digest.clone(), ..run("", "", due.round, 1.0) };
         groups.iter().flat_map(|group| &group.runs).map(run).collect()
     }
 

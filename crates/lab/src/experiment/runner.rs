@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use self::process::{Command, Ran};
 use super::plan::{Due, Group, Shard, plan};
-use super::runs::{self, Machine, Run, SCHEMA};
+use super::runs::{self, LabMachine, LabRun, SCHEMA};
 use super::values::{number, objects, with_schema};
 use super::{Experiment, ExperimentError, Panel, PreparedFile};
 
@@ -50,7 +50,7 @@ pub enum Event<'a> {
     /// A run begins: its number of all that were due.
     Begins(&'a Group, &'a Due, usize, usize),
     /// A run ended.
-    Ended(&'a Run),
+    Ended(&'a LabRun),
 }
 
 /// Runs what is due, and returns the number of runs. The same call later goes on where it ended.
@@ -88,7 +88,7 @@ struct Lab<'a> {
     options: &'a RunOptions,
     interrupted: &'a dyn Fn() -> bool,
     timeout: Duration,
-    machine: Machine,
+    machine: LabMachine,
 }
 
 impl Lab<'_> {
@@ -207,9 +207,9 @@ impl Lab<'_> {
         }
     }
 
-    fn begun(&self, group: &Group, due: &Due, reached: Vec<Value>) -> Run {
+    fn begun(&self, group: &Group, due: &Due, reached: Vec<Value>) -> LabRun {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Run {
+        LabRun {
             schema: SCHEMA.to_owned(),
             experiment: self.experiment.name.clone(),
             scale: self.options.scale.clone(),
@@ -230,7 +230,7 @@ impl Lab<'_> {
     }
 
     /// Runs a cell, and reads its values.
-    fn measure(&self, due: &Due, run: &mut Run) -> Result<(), ExperimentError> {
+    fn measure(&self, due: &Due, run: &mut LabRun) -> Result<(), ExperimentError> {
         let mut meter = SystemMeter::open(&Root::live());
         let before = meter.read().cpu;
         let begun = Instant::now();
@@ -280,10 +280,10 @@ fn available() -> Bytes {
 }
 
 /// This machine.
-fn machine() -> Machine {
+fn machine() -> LabMachine {
     let root = Root::live();
     let cpu = cpu::read(&root).unwrap_or_default();
-    Machine {
+    LabMachine {
         cpu: format!("{} (family {} model {})", cpu.model_name, cpu.family, cpu.model),
         cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
         memory_bytes: memory::mem_info(&root).map_or(0, |info| {

@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "hugepilot.lab-run/1";
 
 /// A run of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct LabRun {
     /// [`SCHEMA`].
     pub schema: String,
     /// Experiment.
@@ -38,7 +38,7 @@ pub struct Run {
     /// Version of hugepilot.
     pub version: String,
     /// Machine.
-    pub machine: Machine,
+    pub machine: LabMachine,
     /// Output of the holders of the weather.
     #[serde(default)]
     pub reached: Vec<Value>,
@@ -54,7 +54,7 @@ pub struct Run {
 
 /// Machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct LabMachine {
     /// Model of the processor, with family and model, because virtual machines shorten names.
     pub cpu: String,
     /// Processors that may be used.
@@ -65,7 +65,7 @@ pub struct Machine {
     pub kernel: String,
 }
 
-impl Machine {
+impl LabMachine {
     /// The machine in words.
     pub fn text(&self) -> String {
         let Self { cpu, cpus, memory_bytes, kernel } = self;
@@ -74,7 +74,7 @@ impl Machine {
     }
 }
 
-impl Run {
+impl LabRun {
     /// The value of its experiment's measure.
     pub fn value(&self) -> Option<f64> {
         self.values.get("value").copied().filter(|value| value.is_finite() && *value > 0.0)
@@ -98,7 +98,7 @@ pub fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 ///
 /// # Errors
 /// [`ExperimentError::Runs`] with the line and the cause.
-pub fn read(path: &Path) -> Result<Vec<Run>, ExperimentError> {
+pub fn read(path: &Path) -> Result<Vec<LabRun>, ExperimentError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -107,7 +107,7 @@ pub fn read(path: &Path) -> Result<Vec<Run>, ExperimentError> {
     let mut runs = Vec::new();
     let text = String::from_utf8_lossy(&bytes[..whole(&bytes)]);
     for (index, line) in text.lines().enumerate() {
-        match serde_json::from_str::<Run>(line) {
+        match serde_json::from_str::<LabRun>(line) {
             Ok(run) if run.schema == SCHEMA => runs.push(run),
             Ok(run) => {
                 let cause = format!("its schema is {:?}, not {SCHEMA}", run.schema);
@@ -142,7 +142,7 @@ fn whole(bytes: &[u8]) -> usize {
 ///
 /// # Errors
 /// [`ExperimentError::File`], such as ENOSPC.
-pub fn append(path: &Path, run: &Run) -> Result<(), ExperimentError> {
+pub fn append(path: &Path, run: &LabRun) -> Result<(), ExperimentError> {
     let written = || -> std::io::Result<()> {
         let mut file = File::options().read(true).append(true).create(true).open(path)?;
         let mut text = Vec::new();
@@ -162,8 +162,8 @@ pub fn append(path: &Path, run: &Run) -> Result<(), ExperimentError> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn run(weather: &str, cell: &str, round: u32, value: f64) -> Run {
-        Run {
+    pub(crate) fn run(weather: &str, cell: &str, round: u32, value: f64) -> LabRun {
+        LabRun {
             schema: SCHEMA.to_owned(),
             experiment: "order".to_owned(),
             scale: "small".to_owned(),
@@ -174,7 +174,7 @@ pub(crate) mod tests {
             digest: digest([weather, cell]),
             unix_seconds: 1_800_000_000,
             version: "0.1.0".to_owned(),
-            machine: Machine { cpu: "CPU".to_owned(), cpus: 2, ..Machine::default() },
+            machine: LabMachine { cpu: "CPU".to_owned(), cpus: 2, ..LabMachine::default() },
             reached: Vec::new(),
             seconds: 2.0,
             steal_ratio: Some(0.0),

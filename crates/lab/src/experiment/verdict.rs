@@ -7,7 +7,7 @@ use hugepilot_reports::experiment::{
 };
 use hugepilot_stats::{Ratios, Spread};
 
-use super::runs::Run;
+use super::runs::LabRun;
 use super::{Band, Experiment, ExperimentError, MeasureUnit, Panel, Speedup};
 
 /// Share of CPU time taken by the hypervisor from which a run counts as noisy.
@@ -23,14 +23,14 @@ const LEAST_GAIN: f64 = 0.02;
 pub fn judge(
     experiment: &Experiment,
     scale: &str,
-    runs: &[Run],
+    runs: &[LabRun],
 ) -> Result<ExperimentReport, ExperimentError> {
     let panels = experiment.panels(scale)?;
     let mut stated = BTreeSet::new();
     for (panel, weather, cell) in experiment.places(&panels) {
         stated.insert(experiment.digest(scale, panel, weather, cell));
     }
-    let is_own = |run: &&Run| run.round < experiment.rounds && stated.contains(&run.digest);
+    let is_own = |run: &&LabRun| run.round < experiment.rounds && stated.contains(&run.digest);
     let runs = Runs { experiment, runs: runs.iter().filter(is_own).collect() };
     let panels: Vec<String> = panels.iter().map(Panel::name).collect();
     let due = stated.len() as u64 * u64::from(experiment.rounds);
@@ -75,13 +75,14 @@ fn verdict(bands: &[BandReport]) -> ExperimentVerdict {
 
 struct Runs<'a> {
     experiment: &'a Experiment,
-    runs: Vec<&'a Run>,
+    runs: Vec<&'a LabRun>,
 }
 
 impl Runs<'_> {
     /// Runs with a value of a cell by machine and round; of those that were repeated, the last.
-    fn of(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<(String, u32), &Run> {
-        let is_it = |run: &&&Run| run.panel == panel && run.weather == weather && run.cell == cell;
+    fn of(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<(String, u32), &LabRun> {
+        let is_it =
+            |run: &&&LabRun| run.panel == panel && run.weather == weather && run.cell == cell;
         let good = self.runs.iter().filter(is_it).filter(|run| run.value().is_some());
         good.map(|&run| ((run.machine.text(), run.round), run)).collect()
     }
@@ -218,7 +219,7 @@ mod tests {
     use crate::experiment::tests::TEXT;
 
     /// Runs of `base` and `thp` without scarcity and with it, by round.
-    fn runs(thp: [f64; 3], scarce: [f64; 3]) -> Vec<Run> {
+    fn runs(thp: [f64; 3], scarce: [f64; 3]) -> Vec<LabRun> {
         let mut runs = Vec::new();
         let experiment = Experiment::parse(TEXT, "x").unwrap();
         let panel = &experiment.panels("small").unwrap()[0];
@@ -226,7 +227,7 @@ mod tests {
             let place = [experiment.weather_of(Some(weather)), experiment.cell_of(Some(cell))];
             let (of, cell_of) = (&experiment.weather[place[0]], &experiment.cell[place[1]]);
             let digest = experiment.digest("small", panel, of, cell_of);
-            Run { digest, ..run(weather, cell, round, value) }
+            LabRun { digest, ..run(weather, cell, round, value) }
         };
         for round in 0..3 {
             // The machine becomes slower from round to round.
@@ -240,7 +241,7 @@ mod tests {
         runs
     }
 
-    fn judged(runs: &[Run]) -> ExperimentReport {
+    fn judged(runs: &[LabRun]) -> ExperimentReport {
         judge(&Experiment::parse(TEXT, "x").unwrap(), "small", runs).unwrap()
     }
 

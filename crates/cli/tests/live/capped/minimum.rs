@@ -55,6 +55,31 @@ pub(super) fn minimum(
         ("lab pchase", _) => own(&[("--size", "1MiB"), ("--rounds", "1"), ("--time", "1ms")]),
         ("lab stream" | "lab gups", _) => own(&[("--size", "1MiB")]),
         ("lab tlb-sweep", _) => own(&[("--size", "2MiB"), ("--pages", "base")]),
+        (lab, argument) if lab.starts_with("lab ") => lab_minimum(lab, argument, out, journal),
+        _ => panic!("`{text}` has no entry here for a short run"),
+    }
+}
+
+/// Returns arguments for a short run of a condition, an experiment or a workload.
+fn lab_minimum(
+    text: &str,
+    argument: &str,
+    out: &str,
+    journal: &str,
+) -> Vec<(&'static str, String)> {
+    let own =
+        |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
+    match (text, argument) {
+        ("lab run", "experiment") => Vec::new(),
+        ("lab run", "output" | "data") => own(&[("experiment", "pcc-size")]),
+        ("lab run", _) => own(&[("experiment", "none")]),
+        ("lab report", _) => Vec::new(),
+        ("lab merge", "files") => own(&[("--output", out)]),
+        ("lab merge", _) => own(&[("files", journal)]),
+        ("lab pressure", _) => own(&[("--leave", "1KiB")]),
+        ("lab fragment", _) => own(&[("--level", "0%")]),
+        ("lab page-cache" | "lab warm", _) => own(&[("--size", "64KiB"), ("command", "/bin/true")]),
+        ("lab quiet", _) => own(&[("--seconds", "0.01"), ("command", "/bin/true")]),
         (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
         _ => panic!("`{text}` has no entry here for a short run"),
     }

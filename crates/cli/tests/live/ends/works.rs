@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use hugepilot_units::Bytes;
-
 use super::{Moment, POOL};
-use crate::look;
 use crate::tool::HUGEPILOT;
 
 /// A journal of two rounds.
 const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
+
+/// Runs of an experiment.
+const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/runs/lab/scarce.ndjson");
 
 /// A command line, and when to send the signal.
 pub(super) struct Work {
@@ -63,10 +63,8 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
             work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),
             plain(&format!("--pid {pid}"), Printing),
         ],
-        ["lab", name @ ("pressure" | "fragment" | "page-cache" | "warm" | "quiet")] => {
-            condition_works(name)
-        }
         ["lab", "workload", name] => vec![plain(workload_size(name), Printing)],
+        ["lab", name] => lab_works(name),
         ["pool", "set"] => {
             let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
             vec![
@@ -91,19 +89,34 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
 }
 
 /// A condition that holds.
+/// Command lines of experiments and conditions.
+fn lab_works(name: &str) -> Vec<Work> {
+    let plain = |words: &str, moment| work(format!("{HUGEPILOT} lab {name} {words}"), moment);
+    match name {
+        "list" => vec![plain("", Moment::Printing)],
+        "report" => vec![plain(RUNS, Moment::Printing)],
+        // It prints nothing, and ends at once.
+        "merge" => Vec::new(),
+        "run" => vec![plain("pcc-size -o $D/runs --data $D", Moment::Listening)],
+        // Several would compete for the memory that is left; `weather` ends one by a signal.
+        "pressure" => Vec::new(),
+        "fragment" | "page-cache" | "warm" | "quiet" => condition_works(name),
+        other => panic!("no test sends signals to `lab {other}`: add a command line"),
+    }
+}
+
 fn condition_works(name: &str) -> Vec<Work> {
     let options = match name {
-        "pressure" => format!("--leave {}", (look::available() - Bytes::mib(100)).get()),
-        "fragment" => "--level 1%".to_owned(),
-        "quiet" => "--seconds 0.01".to_owned(),
-        _ => "--size 8MiB".to_owned(),
+        "fragment" => "--level 1%",
+        "quiet" => "--seconds 0.01",
+        _ => "--size 8MiB",
     };
     let line = format!("{HUGEPILOT} lab {name} {options} --json");
-    let printing = work(&line, Moment::Printing);
-    match name {
-        "warm" | "quiet" => vec![printing],
-        _ => vec![work(line, Moment::Wrote("\"schema\"")), printing],
-    }
+    let moment = match name {
+        "warm" | "quiet" => Moment::Printing,
+        _ => Moment::Wrote("\"schema\""),
+    };
+    vec![work(line, moment)]
 }
 
 /// Options of a small footprint.
