@@ -193,7 +193,9 @@ impl Lab<'_> {
         while let Some(holder) = holders.pop() {
             holder.end();
         }
-        self.await_memory(before);
+        if !group.holders.is_empty() {
+            self.await_memory(before);
+        }
         Ok(())
     }
 
