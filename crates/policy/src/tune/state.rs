@@ -350,7 +350,7 @@ impl ProcessState {
     }
 
     /// Returns the time after which the next attempt is due, as no huge page was free for these
-    /// acts. It doubles with each wait. `None` after [`MAX_WAITS`], unless the goal is
+    /// acts. It doubles with each wait. `None` after three waits, unless the goal is
     /// `persistent`.
     ///
     /// An attempt makes the kernel compact memory, so the time is a multiple of that of the acts.
