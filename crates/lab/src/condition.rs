@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hugepilot_kernel::cgroup::OwnedCgroup;
-use hugepilot_kernel::{Change, Program, StartedProgram, Thp, find_program, wait};
+use hugepilot_kernel::{Change, Program, StartedProgram, find_program, wait};
 use hugepilot_record::Pid;
 
 use crate::{LabError, Result};
@@ -89,14 +89,5 @@ pub(crate) fn run(
 
 fn start(path: &Path, arguments: &[OsString]) -> std::io::Result<StartedProgram> {
     let environment: Vec<_> = std::env::vars_os().collect();
-    let (thp, standard) = (Thp::Inherit, [None; 3]);
-    let environment = &environment;
-    StartedProgram::bound(&Program {
-        path,
-        arguments,
-        environment,
-        thp,
-        standard,
-        own_group: false,
-    })
+    StartedProgram::bound(&Program::inheriting(path, arguments, &environment))
 }

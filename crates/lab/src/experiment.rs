@@ -95,7 +95,7 @@ pub struct Measure {
     pub value: String,
     /// Unit of the value.
     pub unit: MeasureUnit,
-    /// Pointer to a value that must not be `false`.
+    /// Pointer to a value that must be `true`.
     pub check: Option<String>,
     /// Places of further values, by name.
     #[serde(default)]
@@ -225,24 +225,21 @@ impl Experiment {
     }
 
     fn check(&self) -> Result<(), String> {
-        let known = |names: BTreeSet<&str>, kind: &str, name: &str| match names.contains(name) {
+        let cells: Vec<&str> = self.cell.iter().map(|one| &*one.name).collect();
+        let weathers: Vec<&str> = self.weather.iter().map(|one| &*one.name).collect();
+        let known = |names: &[&str], kind: &str, name: &str| match names.contains(&name) {
             true => Ok(()),
             false => Err(format!("no {kind} is named {name:?}")),
         };
-        let cell =
-            |name: &str| known(self.cell.iter().map(|one| &*one.name).collect(), "cell", name);
-        let weather = |name: &str| {
-            known(self.weather.iter().map(|one| &*one.name).collect(), "weather", name)
-        };
+        let cell = |name: &str| known(&cells, "cell", name);
+        let weather = |name: &str| known(&weathers, "weather", name);
         if self.cell.is_empty() || !(1..=MAX_ROUNDS).contains(&self.rounds) {
             return Err(format!("an experiment requires a cell, and 1 to {MAX_ROUNDS} rounds"));
         }
         if !self.name.chars().all(|one| one.is_ascii_alphanumeric() || one == '-') {
             return Err("its name has other characters than letters, digits and -".to_owned());
         }
-        let cells: Vec<&str> = self.cell.iter().map(|one| &*one.name).collect();
-        let weathers: Vec<&str> = self.weather.iter().map(|one| &*one.name).collect();
-        for (kind, names) in [("cells", cells), ("weathers", weathers)] {
+        for (kind, names) in [("cells", &cells), ("weathers", &weathers)] {
             if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
                 return Err(format!("two {kind} have the same name"));
             }
@@ -252,20 +249,19 @@ impl Experiment {
         {
             return Err(format!("the band {:?} has no limit", band.claim));
         }
-        for speedup in
-            self.band.iter().flat_map(|band| [Some(&band.speedup), band.share_of.as_ref()])
-        {
-            let Some(speedup) = speedup else { continue };
+        let speedups =
+            self.band.iter().flat_map(|band| [Some(&band.speedup), band.share_of.as_ref()]);
+        for speedup in speedups.flatten() {
             cell(&speedup.cell)?;
             speedup.over.as_deref().map_or(Ok(()), cell)?;
             speedup.weather.as_deref().map_or(Ok(()), weather)?;
         }
+        let further: Vec<&str> = self.measure.also.keys().map(String::as_str).collect();
         for name in self.band.iter().filter_map(|band| band.also.as_deref()) {
-            known(self.measure.also.keys().map(String::as_str).collect(), "further value", name)?;
+            known(&further, "further value", name)?;
         }
         let named = self.cell.iter().flat_map(|one| one.weather.iter().chain(one.published.keys()));
-        named.into_iter().try_for_each(|name| weather(name))?;
-        Ok(())
+        named.into_iter().try_for_each(|name| weather(name))
     }
 
     /// The panels of a scale: all combinations of the values of its variables, the last variable

@@ -57,13 +57,7 @@ impl PageCacheFill {
     /// # Errors
     /// [`LabError::File`].
     pub fn of_file(path: &Path) -> Result<Self> {
-        // The end of a FIFO never comes.
-        let is_file = path.metadata().map(|about| about.is_file());
-        let opened = match is_file {
-            Ok(false) => Err(std::io::Error::other("it is not a regular file")),
-            Ok(true) => File::open(path),
-            Err(error) => Err(error),
-        };
+        let opened = hugepilot_kernel::file::open(path);
         let file = opened.map_err(|source| LabError::File { path: path.to_owned(), source })?;
         Self::new(file, Some(path.to_owned()))
     }

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, StartedProgram, Target, Thp};
+use hugepilot_kernel::{Change, Program, StartedProgram, Target};
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where, tune_all};
 use hugepilot_record::Pid;
@@ -272,12 +272,9 @@ fn started(command: &[OsString]) -> io::Result<(StartedProgram, PipeReader)> {
     let (output, end) = io::pipe()?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let mut child = StartedProgram::bound(&Program {
-        path: Path::new(&command[0]),
-        arguments: command,
-        environment: &environment,
-        thp: Thp::Inherit,
         standard: [Some(nothing.as_fd()), Some(end.as_fd()), None],
         own_group: true,
+        ..Program::inheriting(Path::new(&command[0]), command, &environment)
     })?;
     child.release()?;
     Ok((child, output))

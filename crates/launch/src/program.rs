@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, LastUse, Program, StartedProgram, Thp, find_program, wait};
+use hugepilot_kernel::{Change, LastUse, Program, StartedProgram, find_program, wait};
 use hugepilot_manager::tune::{check_permissions, open};
 use hugepilot_record::{Ending, Pid};
 
@@ -56,12 +56,8 @@ impl LaunchedProgram {
         let start = || {
             let path = find_program(name_of(command))?;
             let program = Program {
-                path: &path,
-                arguments: command,
-                environment,
-                thp: Thp::Inherit,
                 standard: [None, Some(stdout), None],
-                own_group: false,
+                ..Program::inheriting(&path, command, environment)
             };
             let name = path.file_name().unwrap_or_default();
             let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());

@@ -1,23 +1,29 @@
 //! `hugepilot lab list`, `run`, `report` and `merge`: experiments and their runs.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use hugepilot_kernel::OwnMemory;
+use hugepilot_kernel::{OwnMemory, file};
 use hugepilot_lab::experiment::plan::{Shard, merge};
 use hugepilot_lab::experiment::runner::{Event, RunOptions, run as run_experiment};
-use hugepilot_lab::experiment::runs::{self, LabRun};
+use hugepilot_lab::experiment::runs::{self, LabRun, RunsFile};
 use hugepilot_lab::experiment::verdict::judge;
 use hugepilot_lab::experiment::{Experiment, ExperimentError, catalogue};
 use hugepilot_render::command_text;
 use hugepilot_reports::experiment::{LIST_SCHEMA, LabList, LabReport, ListedExperiment, SCHEMA};
+
+use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, finish_report, note, width};
 use crate::recover;
+
+/// Largest file that defines an experiment.
+const MAX_DEFINITION: Bytes = Bytes::mib(1);
 
 /// List the experiments: claim, source and time of each
 #[derive(Debug, Args)]
@@ -237,29 +243,24 @@ fn report(experiments: &[Experiment], runs: &[LabRun]) -> LabReport {
 
 pub(super) fn merge_files(args: &MergeArgs) -> anyhow::Result<Exit> {
     crate::new_file::require_free(&args.output, false)?;
-    for run in read(&args.files, args.mixed)? {
-        runs::append(&args.output, &run).map_err(failed)?;
-    }
+    let merged = read(&args.files, args.mixed)?;
+    let mut file = RunsFile::open(&args.output).map_err(failed)?;
+    merged.iter().try_for_each(|run| file.append(run)).map_err(failed)?;
     Ok(Exit::Yes)
 }
 
 fn read(files: &[PathBuf], mixed: bool) -> anyhow::Result<Vec<LabRun>> {
     let files = files.iter().map(|file| {
-        require_regular(file)?;
+        // For a report, a file that does not exist is an error.
+        file::open(file).map_err(|error| unreadable(file, &error))?;
         runs::read(file).map_err(failed)
     });
     Ok(merge(files.collect::<Result<_, _>>()?, mixed).map_err(failed)?)
 }
 
-/// Refuses what cannot be read to its end, such as a FIFO.
-fn require_regular(path: &Path) -> Result<(), Failure> {
-    let cause = match path.metadata() {
-        Ok(about) if about.is_file() => return Ok(()),
-        Ok(_) => "not a regular file".to_owned(),
-        Err(error) => error.to_string(),
-    };
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
-    Err(failure.because(cause).with_help(["name a file that this user may read".to_owned()]))
+    failure.because(error.to_string()).with_help(["name a file that this user may read".to_owned()])
 }
 
 /// Files of runs in a folder, by name.
@@ -286,11 +287,8 @@ fn find(name: &str) -> Result<Experiment, Failure> {
 
 /// The experiment that a file defines.
 fn defined(file: &Path) -> Result<Experiment, Failure> {
-    require_regular(file)?;
-    let name = file.display().to_string();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(format!("cannot read {name}: {error}"), Exit::Error))?;
-    Experiment::parse(&text, &name).map_err(failed)
+    let bytes = file::read(file, MAX_DEFINITION).map_err(|error| unreadable(file, &error))?;
+    Experiment::parse(&String::from_utf8_lossy(&bytes), &file.display().to_string()).map_err(failed)
 }
 
 /// Refuses a scale for which too little memory is available.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use self::process::{Command, Ran};
 use super::plan::{Due, Group, Shard, plan};
-use super::runs::{self, LabMachine, LabRun, SCHEMA};
+use super::runs::{self, LabMachine, LabRun, RunsFile, SCHEMA};
 use super::values::{number, objects, with_schema};
 use super::{Experiment, ExperimentError, Panel, PreparedFile};
 
@@ -70,8 +70,8 @@ pub fn run(
     let scale = experiment.scale.get(&options.scale);
     let minutes = scale.map_or(0.0, |scale| scale.minutes).clamp(0.0, 1e6);
     let timeout = TIMEOUT.max(Duration::from_secs_f64(60.0 * minutes));
-    let _alone = runs::locked(&options.output)?;
-    let mut lab = Lab { experiment, options, interrupted, timeout, machine: machine() };
+    let file = RunsFile::open(&options.output)?;
+    let mut lab = Lab { experiment, options, interrupted, timeout, file, machine: machine() };
     let panels = lab.prepare(show)?;
     let done = runs::read(&options.output)?;
     let groups = plan(experiment, &options.scale, &panels, options.shard, &done, &lab.machine)?;
@@ -88,6 +88,7 @@ struct Lab<'a> {
     options: &'a RunOptions,
     interrupted: &'a dyn Fn() -> bool,
     timeout: Duration,
+    file: RunsFile,
     machine: LabMachine,
 }
 
@@ -186,7 +187,7 @@ impl Lab<'_> {
                 });
             }
             run.failed = failed.clone().or(run.failed);
-            runs::append(&self.options.output, &run)?;
+            self.file.append(&run)?;
             show(Event::Ended(&run));
         }
         // The last one was made within the others.

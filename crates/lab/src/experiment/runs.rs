@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::Path;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
 
+use hugepilot_kernel::file;
 use hugepilot_units::Bytes;
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,6 +15,8 @@ use super::error::ExperimentError;
 
 /// Name and version of a line.
 pub const SCHEMA: &str = "hugepilot.lab-run/1";
+/// Largest file of runs: a million of them.
+const MAX: Bytes = Bytes::gib(1);
 
 /// A run of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,7 +103,7 @@ pub fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 /// # Errors
 /// [`ExperimentError::Runs`] with the line and the cause.
 pub fn read(path: &Path) -> Result<Vec<LabRun>, ExperimentError> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match file::read(path, MAX) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ExperimentError::file("read", path, error)),
@@ -119,43 +123,48 @@ pub fn read(path: &Path) -> Result<Vec<LabRun>, ExperimentError> {
     Ok(runs)
 }
 
-/// Locks a file of runs against other experiments, until the result is dropped.
-///
-/// # Errors
-/// [`ExperimentError::File`], if the file cannot be created, or another run of hugepilot appends
-/// to it.
-pub fn locked(path: &Path) -> Result<File, ExperimentError> {
-    let locked = || -> std::io::Result<File> {
-        let file = File::options().append(true).create(true).open(path)?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-        Ok(file)
-    };
-    locked().map_err(|error| ExperimentError::file("lock", path, error))
-}
-
 /// Length of the complete lines of a file.
 fn whole(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// Appends a run, after it removed a last line that a crash cut off.
-///
-/// # Errors
-/// [`ExperimentError::File`], such as ENOSPC.
-pub fn append(path: &Path, run: &LabRun) -> Result<(), ExperimentError> {
-    let written = || -> std::io::Result<()> {
-        let mut file = File::options().read(true).append(true).create(true).open(path)?;
-        let mut text = Vec::new();
-        file.seek(SeekFrom::Start(0))?;
-        file.read_to_end(&mut text)?;
-        if whole(&text) < text.len() {
-            file.set_len(whole(&text) as u64)?;
-        }
-        let line = serde_json::to_string(run)? + "\n";
-        file.write_all(line.as_bytes())?;
-        file.sync_data()
-    };
-    written().map_err(|error| ExperimentError::file("append to", path, error))
+/// File of runs to append to, locked against other runs of hugepilot until it is dropped.
+#[derive(Debug)]
+pub struct RunsFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl RunsFile {
+    /// Opens the file, creates it if there is none, and removes a last line that a crash cut off.
+    ///
+    /// # Errors
+    /// [`ExperimentError::File`], if the file cannot be created, or another run of hugepilot
+    /// appends to it.
+    pub fn open(path: &Path) -> Result<Self, ExperimentError> {
+        let opened = || -> std::io::Result<File> {
+            let mut file = file::open_to_write(path)?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            file.set_len(whole(&file::read(path, MAX)?) as u64)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        };
+        let file = opened().map_err(|error| ExperimentError::file("lock", path, error))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Appends a run.
+    ///
+    /// # Errors
+    /// [`ExperimentError::File`], such as ENOSPC.
+    pub fn append(&mut self, run: &LabRun) -> Result<(), ExperimentError> {
+        let mut written = || -> std::io::Result<()> {
+            let line = serde_json::to_string(run)? + "\n";
+            self.file.write_all(line.as_bytes())?;
+            self.file.sync_data()
+        };
+        written().map_err(|error| ExperimentError::file("append to", &self.path, error))
+    }
 }
 
 #[cfg(test)]
@@ -189,11 +198,11 @@ pub(crate) mod tests {
         let path = folder.path().join("runs.ndjson");
         assert_eq!(read(&path).unwrap(), []);
         let [first, second] = [run("none", "base", 0, 1.5), run("none", "thp", 0, 1.25)];
-        append(&path, &first).unwrap();
+        RunsFile::open(&path).unwrap().append(&first).unwrap();
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all(b"{\"schema\":\"hugepilot.lab-r").unwrap();
         assert_eq!(read(&path).unwrap(), std::slice::from_ref(&first));
-        append(&path, &second).unwrap();
+        RunsFile::open(&path).unwrap().append(&second).unwrap();
         assert_eq!(read(&path).unwrap(), [first, second]);
         std::fs::write(&path, "{}\n{\"schema\":\n").unwrap();
         let error = read(&path).unwrap_err().to_string();

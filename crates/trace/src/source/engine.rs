@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, StartedProgram, Thp, file, find_program};
+use hugepilot_kernel::{Change, Program, StartedProgram, file, find_program};
 use hugepilot_record::{Ending, Pid};
 
 use crate::TraceError;
@@ -51,12 +51,8 @@ impl Traced {
             // Stdout is for the report.
             let stderr = io::stderr();
             let mut child = StartedProgram::bound(&Program {
-                path: engine,
-                arguments: &arguments,
-                environment: &environment,
-                thp: Thp::Inherit,
                 standard: [None, Some(stderr.as_fd()), None],
-                own_group: false,
+                ..Program::inheriting(engine, &arguments, &environment)
             })?;
             child.release()?;
             Ok(child)

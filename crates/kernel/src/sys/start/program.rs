@@ -38,6 +38,18 @@ pub struct Program<'a> {
     pub own_group: bool,
 }
 
+impl<'a> Program<'a> {
+    /// A program with the THP settings, the standard streams and the process group of this process.
+    pub const fn inheriting(
+        path: &'a Path,
+        arguments: &'a [OsString],
+        environment: &'a [(OsString, OsString)],
+    ) -> Self {
+        let (thp, standard) = (Thp::Inherit, [None; 3]);
+        Self { path, arguments, environment, thp, standard, own_group: false }
+    }
+}
+
 /// Change of a child's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, StartedProgram, Thp, wait};
+use hugepilot_kernel::{Change, Program, StartedProgram, wait};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 
@@ -58,12 +58,9 @@ impl Command {
         let arguments: Vec<OsString> = name.chain(words.iter().map(OsString::from)).collect();
         let environment: Vec<_> = std::env::vars_os().collect();
         let mut child = StartedProgram::bound(&Program {
-            path: program,
-            arguments: &arguments,
-            environment: &environment,
-            thp: Thp::Inherit,
             standard: [Some(nothing.as_fd()), Some(fd), Some(fd)],
             own_group: true,
+            ..Program::inheriting(program, &arguments, &environment)
         })?;
         child.release()?;
         Ok(Self { child, output })
@@ -78,29 +75,42 @@ impl Command {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Waits until `seen` has something; `None` if `timeout` was over before.
+    fn until<T>(
+        &mut self,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+        seen: impl Fn(&mut Self) -> Option<T>,
+    ) -> Result<Option<T>, ExperimentError> {
+        let begun = Instant::now();
+        loop {
+            if let Some(seen) = seen(self) {
+                return Ok(Some(seen));
+            }
+            if interrupted() {
+                return Err(ExperimentError::Interrupted);
+            }
+            if begun.elapsed() > timeout {
+                return Ok(None);
+            }
+            wait::readable(&[self.child.as_fd()], TICK);
+        }
+    }
+
     /// Waits for its end.
     pub(super) fn output(
         mut self,
         timeout: Duration,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Ran, ExperimentError> {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.ended() {
-                self.child.end_rest();
-                return Ok(Ran { status, output: self.text() });
-            }
-            if interrupted() {
-                self.end();
-                return Err(ExperimentError::Interrupted);
-            }
-            if begun.elapsed() > timeout {
-                let output = self.text();
-                self.end();
-                return Ok(Ran { status: None, output });
-            }
-            wait::readable(&[self.child.as_fd()], TICK);
+        let ended = self.until(timeout, interrupted, Self::ended);
+        if let Ok(Some(status)) = ended {
+            self.child.end_rest();
+            return Ok(Ran { status, output: self.text() });
         }
+        let output = self.text();
+        self.end();
+        ended.map(|_| Ran { status: None, output })
     }
 
     /// Waits for the first JSON object that it prints, while it goes on; or returns why it ended
@@ -110,29 +120,16 @@ impl Command {
         timeout: Duration,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Result<Value, String>, ExperimentError> {
-        let begun = Instant::now();
-        loop {
-            let ended = self.ended();
-            let output = self.text();
-            if let Some(status) = ended {
-                return Ok(Err(Ran { status, output }.cause("it ended")));
+        let printed = |command: &mut Self| {
+            if let Some(cause) = command.lost() {
+                return Some(Err(cause));
             }
-            if let Some(object) = objects(&output).into_iter().next() {
-                let shortfall = &object["shortfall"];
-                return Ok(if shortfall.is_null() {
-                    Ok(object)
-                } else {
-                    Err(shortfall.to_string())
-                });
-            }
-            if interrupted() {
-                return Err(ExperimentError::Interrupted);
-            }
-            if begun.elapsed() > timeout {
-                return Ok(Err("its time was over".to_owned()));
-            }
-            wait::readable(&[self.child.as_fd()], TICK);
-        }
+            let object = objects(&command.text()).into_iter().next()?;
+            let shortfall = &object["shortfall"];
+            Some(if shortfall.is_null() { Ok(object) } else { Err(shortfall.to_string()) })
+        };
+        let printed = self.until(timeout, interrupted, printed)?;
+        Ok(printed.unwrap_or_else(|| Err("its time was over".to_owned())))
     }
 
     /// Why a holder holds no longer; `None` if it does.
@@ -153,10 +150,7 @@ impl Command {
     /// Requests its end, and waits for it.
     pub(super) fn end(mut self) {
         self.child.ask_to_end();
-        let begun = Instant::now();
-        while self.ended().is_none() && begun.elapsed() < END {
-            wait::readable(&[self.child.as_fd()], TICK);
-        }
+        let _ = self.until(END, &|| false, Self::ended);
         self.child.end_rest();
     }
 }
