@@ -79,7 +79,7 @@ fn bare(backing: Backing, len: usize, threads: usize) -> io::Result<Duration> {
     match backing {
         Backing::Base => whole.advise(0, len, libc::MADV_NOHUGEPAGE)?,
         Backing::Thp(_) => whole.advise(0, len, libc::MADV_HUGEPAGE)?,
-        Backing::Collapse(_) | Backing::Hugetlb2M | Backing::Hugetlb1G => {}
+        Backing::System | Backing::Collapse(_) | Backing::Hugetlb2M | Backing::Hugetlb1G => {}
     }
     let unit = backing.pool_page().unwrap_or(Linux.sizes().huge).as_usize();
     let slice = (len / unit).div_ceil(threads) * unit;

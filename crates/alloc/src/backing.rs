@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use hugepilot_units::{AddrRange, Bytes, ParseError, VirtAddr};
 
-const EXPECTED_BACKING: &str = "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, \
-     collapse:30%, hugetlb-2m or hugetlb-1g";
+const EXPECTED_BACKING: &str = "base, system, thp, thp:30% (the first 30 %), thp:20-50%, \
+     collapse, collapse:30%, hugetlb-2m or hugetlb-1g";
 const EXPECTED_PART: &str = "nothing, or a part such as :20% or :20-40%";
 const EXPECTED_CHAIN: &str =
     "backings in order of preference, each once, such as hugetlb-2m,thp,base";
@@ -16,6 +16,9 @@ const EXPECTED_CHAIN: &str =
 pub enum Backing {
     /// Base pages (`MADV_NOHUGEPAGE`), regardless of the system's THP setting.
     Base,
+    /// Pages by the system's THP setting, without advice. Another process can collapse them, which
+    /// [`Base`](Self::Base) forbids.
+    System,
     /// Transparent huge pages from the first touch (`MADV_HUGEPAGE`), if the kernel finds free
     /// ones. The kernel reports no failure, so read
     /// [`HugeRegion::usage`](crate::HugeRegion::usage). Zheng's first approach.
@@ -43,7 +46,7 @@ impl Backing {
         match self {
             Self::Hugetlb2M => Some(Bytes::mib(2)),
             Self::Hugetlb1G => Some(Bytes::gib(1)),
-            Self::Base | Self::Thp(_) | Self::Collapse(_) => None,
+            Self::Base | Self::System | Self::Thp(_) | Self::Collapse(_) => None,
         }
     }
 }
@@ -53,6 +56,7 @@ impl fmt::Display for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Base => f.write_str("base"),
+            Self::System => f.write_str("system"),
             Self::Thp(part) => write!(f, "thp{part}"),
             Self::Collapse(part) => write!(f, "collapse{part}"),
             Self::Hugetlb2M => f.write_str("hugetlb-2m"),
@@ -67,6 +71,7 @@ impl FromStr for Backing {
         let fail = || ParseError { expected: EXPECTED_BACKING, found: text.to_owned() };
         Ok(match text.trim() {
             "base" => Self::Base,
+            "system" => Self::System,
             "hugetlb-2m" => Self::Hugetlb2M,
             "hugetlb-1g" => Self::Hugetlb1G,
             other => match (other.strip_prefix("thp"), other.strip_prefix("collapse")) {
@@ -145,7 +150,7 @@ pub struct Chain {
 
 impl Chain {
     /// Largest number of backings in a chain.
-    pub const MAX_LEN: usize = 5;
+    pub const MAX_LEN: usize = 6;
 
     /// `thp,base`: transparent huge pages if enabled, else base pages. Needs no pool.
     pub const THP_OR_BASE: Self = Self::only(Backing::THP).then(Backing::Base);
@@ -256,7 +261,7 @@ mod tests {
             "thp:-5%",
             "collapse:x",
             "base,base",
-            "base,thp,collapse,hugetlb-2m,hugetlb-1g,thp:1%",
+            "base,system,thp,collapse,hugetlb-2m,hugetlb-1g,thp:1%",
         ];
         for text in texts {
             assert!(text.parse::<Chain>().is_err(), "{text}");

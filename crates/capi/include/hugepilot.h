@@ -126,6 +126,7 @@ typedef struct hugepilot_options {
                          *                           free ones
                          *   thp:30%, thp:20-50%     the same for a part of the memory
                          *   collapse, collapse:30%  base pages until hugepilot_region_collapse
+                         *   system                  pages by the THP setting, without advice
                          *   base                    base pages, whatever the THP setting */
     size_t align_bytes; /* alignment, a power of two up to 1 GiB (= 0: the page size) */
     const char *name;   /* shown as [anon:NAME] in /proc/PID/maps, except on pools (= NULL) */

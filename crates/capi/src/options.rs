@@ -16,7 +16,8 @@ const SIZE: &str = "hugepilot_options.size is not that of the library: start wit
                     HUGEPILOT_OPTIONS_INIT, and use a library no older than the header";
 const FORK: &str = "hugepilot_options.fork is not one of enum hugepilot_fork";
 const CHAIN: &str = "backings in order of preference, each once, such as hugetlb-2m,thp,base: \
-                     base, thp, thp:30%, thp:20-50%, collapse, hugetlb-2m, hugetlb-1g";
+                     base, system, thp, thp:30%, thp:20-50%, collapse, hugetlb-2m, \
+                     hugetlb-1g";
 const NUMA: &str =
     "bind:NODES or interleave:NODES with nodes from 0 to 63, such as bind:0 or interleave:0-3,5";
 

@@ -133,7 +133,9 @@ impl NameKind {
     /// Lists the known names.
     const fn choices(self) -> &'static str {
         match self {
-            Self::Pages => "base, thp, thp:20%, collapse, collapse:20%, hugetlb or hugetlb-1g",
+            Self::Pages => {
+                "base, system, thp, thp:20%, collapse, collapse:20%, hugetlb or hugetlb-1g"
+            }
             Self::Array => {
                 "offsets, edges, weights, in-offsets, in-edges, in-weights, property, worklist \
                  or all"

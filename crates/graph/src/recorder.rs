@@ -82,7 +82,7 @@ impl Recorder {
 const fn page(backing: Backing, sizes: PageSizes) -> Bytes {
     match backing {
         Backing::Base => sizes.base,
-        Backing::Thp(_) | Backing::Collapse(_) => sizes.huge,
+        Backing::System | Backing::Thp(_) | Backing::Collapse(_) => sizes.huge,
         Backing::Hugetlb2M => Bytes::mib(2),
         Backing::Hugetlb1G => Bytes::gib(1),
     }

@@ -38,7 +38,8 @@ pub enum Script {
     FailAndHuge(Errno),
 }
 
-/// Process that exists only in its fields. Calls beyond the script succeed.
+/// Process that exists only in its fields. Calls beyond the script succeed. A collapse takes a free
+/// huge page of the headroom, and a split makes one free, if their number is limited.
 ///
 /// ```
 /// use hugepilot_kernel::Target;
@@ -167,13 +168,22 @@ impl FakeTarget {
         self.make_huge(region);
         self.zeros.borrow_mut().insert(region, zeros);
     }
+    fn free_huge(&self, give: impl Fn(Bytes) -> Bytes) {
+        let headroom = self.headroom.get();
+        if headroom.free_huge < Bytes::MAX {
+            self.headroom.set(Headroom { free_huge: give(headroom.free_huge), ..headroom });
+        }
+    }
     fn make_huge(&self, region: Region) {
+        self.free_huge(|free| free - PageSizes::X86_64.huge);
         if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
             let full = PageSizes::X86_64.base_per_huge();
             *pages = RegionPages { huge: true, resident: full, lazily_freed: 0, ..*pages };
         }
     }
     fn split_huge(&self, region: Region) {
+        // The base pages move into gaps.
+        self.free_huge(|free| free + PageSizes::X86_64.huge);
         let is_elsewhere = |one: &Stranded| PageSizes::X86_64.region_of(one.page) != region;
         self.stranded.borrow_mut().retain(is_elsewhere);
         if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
@@ -247,6 +257,9 @@ impl Target for FakeTarget {
         }
     }
     fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
+        if self.headroom.get().free_huge < PageSizes::X86_64.huge {
+            self.script.borrow_mut().push_front(Script::Fail(Errno::ENOMEM));
+        }
         self.play(region, &|region| self.make_huge(region)).map(|()| PageSizes::X86_64.huge)
     }
     fn split(&self, page: VirtAddr) -> std::result::Result<Bytes, Errno> {

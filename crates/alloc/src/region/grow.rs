@@ -9,7 +9,6 @@ use hugepilot_units::Bytes;
 
 use super::HugeRegion;
 use super::open::shape;
-use crate::backing::Part;
 use crate::{Backing, Result, Sys};
 
 impl<S: Sys> HugeRegion<S> {
@@ -58,7 +57,8 @@ impl<S: Sys> HugeRegion<S> {
     }
 
     fn grows_by_mremap(&self) -> bool {
-        matches!(self.backing, Backing::Base | Backing::Thp(Part::WHOLE) | Backing::COLLAPSE)
+        let whole = [Backing::Base, Backing::System, Backing::THP, Backing::COLLAPSE];
+        whole.contains(&self.backing)
     }
 
     /// Grows by `mremap`. Returns whether that succeeded.

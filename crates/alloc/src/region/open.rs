@@ -119,7 +119,7 @@ impl<S: Sys> HugeRegion<S> {
     fn advise_pages(&self) -> Result<()> {
         let whole = self.range();
         let huge = match self.backing {
-            Backing::Hugetlb2M | Backing::Hugetlb1G => return Ok(()),
+            Backing::System | Backing::Hugetlb2M | Backing::Hugetlb1G => return Ok(()),
             Backing::Base => AddrRange::at(whole.start, Bytes::ZERO),
             Backing::Thp(part) | Backing::Collapse(part) => part.of(whole, self.sys.sizes().huge),
         };
@@ -161,7 +161,7 @@ pub(super) fn shape(
     let sizes = sys.sizes();
     let unit = match backing {
         Backing::Base => sizes.base,
-        Backing::Thp(_) | Backing::Collapse(_) => sizes.huge,
+        Backing::System | Backing::Thp(_) | Backing::Collapse(_) => sizes.huge,
         Backing::Hugetlb2M => Bytes::mib(2),
         Backing::Hugetlb1G => Bytes::gib(1),
     };
@@ -181,7 +181,7 @@ fn possible<S: Sys>(
     never: impl Fn(&S) -> Option<Setting>,
 ) -> Result<()> {
     match backing {
-        Backing::Base | Backing::Hugetlb2M | Backing::Hugetlb1G => Ok(()),
+        Backing::Base | Backing::System | Backing::Hugetlb2M | Backing::Hugetlb1G => Ok(()),
         Backing::Thp(_) | Backing::Collapse(_) if sys.thp_disabled() => {
             Err(AllocError::ThpDisabled)
         }

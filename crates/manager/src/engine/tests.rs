@@ -11,18 +11,19 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hugepilot_kernel::TargetState;
-use hugepilot_kernel::fake::Script;
+use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_policy::Guard;
 use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, ProcessOutcome, Round, Row, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, ProcessState, Selection, TuneGoal};
 use hugepilot_record::{
-    ActOutcome, Errno, Headroom, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop,
+    ActOutcome, Errno, Headroom, Mapping, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop,
+    VmFlags,
 };
 use hugepilot_reports::tune::{NoTrial, TrialVerdict};
 use hugepilot_testkit::Rng;
-use hugepilot_units::{Amount, Bytes, Region, Share};
+use hugepilot_units::{AddrRange, Amount, Bytes, Region, Share, VirtAddr};
 
 use world::{FIRST, Program, SIZES, Simulated};
 
@@ -375,22 +376,50 @@ fn without_free_huge_pages_the_trial_has_fewer_pairs_and_the_tune_ends() {
     }
 }
 
+/// A program of which the first `huge` regions are on huge pages, on a system with `free` ones.
+fn scarce(heat: Vec<f64>, huge: u64, free: u64, flags: &str) -> Engine<Simulated> {
+    let mut target = FakeTarget::with_regions(FIRST..FIRST + heat.len() as u64);
+    target.id = ProcessId { pid: Pid(1), start_ticks: 7, command: "simulated".into() };
+    let mapping = Mapping::anonymous(AddrRange::at(VirtAddr::new(FIRST << 21), SIZES.huge));
+    target.mappings.push(Mapping { flags: VmFlags::parse(flags), ..mapping });
+    for region in FIRST..FIRST + huge {
+        target.make_huge_again(Region::new(region), 0);
+    }
+    let free_huge = SIZES.huge.times(free);
+    target.headroom.set(Headroom { free_huge, ..target.headroom.get() });
+    engine(Simulated::of([Program::on(Rc::new(target), heat)]), TuneGoal::default())
+}
+
 #[test]
 fn scarce_huge_pages_go_to_the_hottest_regions() {
     let heat = |index| if index % 5 == 0 { 8.0 } else { 1.0 };
-    let mut engine =
-        engine(Simulated::of([Program::new(1, (0..300).map(heat).collect())]), TuneGoal::default());
-    let target = engine.world.program(1).target.clone();
-    let free_huge = SIZES.huge.times(60);
-    target.headroom.set(Headroom { free_huge, ..target.headroom.get() });
-    target.script.borrow_mut().extend(vec![Script::Succeed; 60]);
-    target.script.borrow_mut().extend(vec![Script::Fail(Errno::ENOMEM); 2000]);
+    let mut engine = scarce((0..300).map(heat).collect(), 0, 60, "");
     run(&mut engine, Nanos::seconds(40));
     let huge = engine.world.program(1).huge();
     let first = *huge.iter().min().unwrap();
     assert_eq!(huge.len(), 60);
     let hottest = huge.iter().filter(|one| (one.get() - first.get()).is_multiple_of(5)).count();
     assert_eq!(hottest, 60, "a trial of more pairs gives half of them to colder regions");
+}
+
+/// The kernel gave the first memory all huge pages; the hot memory came later.
+#[test]
+fn cold_huge_pages_that_nobody_requested_make_room_for_hot_regions() {
+    let heat = |index| if index < 100 { 0.01 } else { 8.0 };
+    let hot = |engine: &Engine<Simulated>| {
+        let huge = engine.world.program(1).huge();
+        assert_eq!(huge.len(), 100, "each huge page is used");
+        huge.iter().filter(|one| one.get() >= FIRST + 100).count()
+    };
+    for (flags, least, most) in [("", 57, 60), ("hg", 0, 0), ("lo", 0, 0)] {
+        let mut engine = scarce((0..160).map(heat).collect(), 100, 0, flags);
+        run(&mut engine, Nanos::seconds(60));
+        assert!((least..=most).contains(&hot(&engine)), "{flags}: {}", hot(&engine));
+    }
+    // Equal regions stay as they are.
+    let mut engine = scarce(vec![1.0; 160], 100, 0, "");
+    run(&mut engine, Nanos::seconds(60));
+    assert_eq!(hot(&engine), 0);
 }
 
 #[test]

@@ -162,6 +162,9 @@ impl<W: TuneWorld> Engine<W, Tuning> {
             let past = self.controller.state.of(target.id());
             let needed = self.controller.goal.needed_regions(past, target.sizes(), time);
             let needed = needed.as_ref().map(|needed| needed as NeededRegions<'_>);
+            // Memory without samples has the huge pages to split.
+            let lacks = past.is_some_and(ProcessState::lacks_huge_pages);
+            let scope = if lacks { Scope::All } else { scope };
             let memory = self.world.memory(pid, scope, needed)?;
             due.memory = Some((target.id().clone(), memory));
         }
@@ -265,6 +268,8 @@ impl<W: TuneWorld> Engine<W, Tuning> {
             return None;
         }
         let (now, persistent) = (self.world.now(), self.controller.goal.persistent);
+        // An exchange may make huge pages free.
+        let exchanges = self.controller.state.exchanges(decided.process.pid);
         let state = self.controller.state.of_mut(&decided.process);
         state.forgive_lack(&attempts.acts);
         let in_trial = state.is_in_trial();
@@ -272,7 +277,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         if has_ended || in_trial && attempts.verified() > 0 {
             return None;
         }
-        let pause = state.wait_for_huge_pages(&attempts.acts, persistent)?;
+        let pause = state.wait_for_huge_pages(&attempts.acts, persistent || exchanges)?;
         if in_trial {
             state.phase = TunePhase::Watching { idle: 0 };
             return Some(Next::Renew(pause));

@@ -56,8 +56,8 @@ pub struct Candidates {
     pub skipped: Skips,
     /// Stalls on skipped regions.
     pub skipped_stalls: BTreeMap<SkipReason, u64>,
-    /// Expected stalls on base pages of the regions that the goal promoted, where their mapping has
-    /// stalls.
+    /// Expected stalls on base pages of the regions on huge pages that may be exchanged, where
+    /// their mapping has stalls.
     pub promoted: BTreeMap<Region, f64>,
 }
 
@@ -172,7 +172,7 @@ impl Candidates {
         for ((region, stalls), heat) in
             regions.into_iter().zip(counts.iter().copied()).zip(shrinkage)
         {
-            if judge.state.is_promoted(region) {
+            if judge.is_exchangeable(region) {
                 self.promoted.insert(region, heat);
             }
             if stalls == 0 && heat < threshold {
@@ -242,6 +242,12 @@ impl<'a> Judge<'a> {
     ) -> Self {
         let heat = seen.heat.iter().map(|heat| (heat.region, heat)).collect();
         Self { seen, heat, state, goal }
+    }
+
+    /// Whether a region is promoted, or huge while the process lacks huge pages.
+    fn is_exchangeable(&self, region: Region) -> bool {
+        let is_huge = || self.seen.pages.get(&region).is_some_and(|pages| pages.huge);
+        self.state.is_promoted(region) || self.state.lacks_huge_pages() && is_huge()
     }
 
     /// Stalls of a region in `window` over those on base pages: a huge page shortens them.

@@ -83,8 +83,8 @@ impl TuneGoal {
 }
 
 /// Grants the wishes of all processes, largest saving first. A trial is not divided among rounds:
-/// its pairs are compared at the same time. Returns the wishes for which the budget has no huge
-/// page left, by the place of the process.
+/// its pairs are compared at the same time. Returns the wishes for which the budget, or the system
+/// at the last attempt, has no huge page left, by the place of the process.
 fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) -> Vec<(usize, Wish)> {
     let mut refused = Vec::new();
     let mut wishes: Vec<(usize, Wish)> = Vec::new();
@@ -103,6 +103,9 @@ fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) -> Vec<(usi
             Ok(()) => {
                 let ratio = candidate.heat / round.samples();
                 round.decision.promote.push(promotion(&round.seen.memory, &candidate, ratio));
+                if round.lacks_huge_pages() {
+                    refused.push((index, wish));
+                }
             }
             Err(reason) => {
                 round.decision.skip(reason, candidate.stalls);

@@ -1,7 +1,10 @@
-//! Exchange: once the budget is spent, huge pages of cold regions go to hotter ones.
+//! Exchange: once the budget is spent, or no huge page is free, huge pages of cold regions go to
+//! hotter ones (demotion for promotion: MICRO'23, section 3.3.3). If none is free, cold regions are
+//! also those that the kernel put on huge pages without a request of the program: their base pages
+//! can move, so that the kernel can make a free huge page again.
 //!
 //! Among many equal regions, some always look hot and some cold. So a round only nominates: wishes
-//! that the budget refused, and promoted regions that seem to save less. The samples after that, in
+//! without a huge page, and regions on huge pages that seem to save less. The samples after that, in
 //! new windows, decide. Choosing the extremes does not bias them.
 //!
 //! Both sides count as on base pages: a stall on a huge page stands for more, by the lower bound of
@@ -161,7 +164,7 @@ impl Contest {
         self.is_of(round.seen.id.pid)
     }
 
-    fn is_of(&self, pid: Pid) -> bool {
+    pub(super) fn is_of(&self, pid: Pid) -> bool {
         self.pairs.iter().any(|pair| pair.wish.0 == pid || pair.promoted.0 == pid)
     }
 

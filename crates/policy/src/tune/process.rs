@@ -5,7 +5,7 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
+use hugepilot_record::{Next, ProcessDecision, ProcessMemory, ProcessSnapshot, SkipReason, Window};
 use hugepilot_units::{Nanos, Region};
 
 use judged::Judged;
@@ -16,6 +16,7 @@ use super::expected::expected;
 use super::interval::empty;
 use super::{Candidate, Candidates, ProcessState, TuneGoal, TunePhase};
 use crate::trial::speedup;
+use crate::{mapping_split_skip, split_skip};
 
 /// Cost of a promotion before the first one was measured.
 const USUAL_COST: Nanos = Nanos::millis(1);
@@ -59,7 +60,7 @@ pub(super) struct ProcessRound<'a> {
     spreads: bool,
     /// Whether wishes are left for the next round.
     pub(super) is_cut: bool,
-    /// Expected heat of the promoted regions on base pages.
+    /// Expected heat of the regions on huge pages, if these were base pages.
     promoted: BTreeMap<Region, f64>,
     /// Stall time on huge pages over that on base pages, by which wishes are valued.
     ratio: f64,
@@ -284,19 +285,30 @@ impl<'a> ProcessRound<'a> {
         matches!(self.past.phase, TunePhase::Watching { .. })
     }
 
-    /// Whether a region may be exchanged: this goal promoted it at least a horizon ago, and nothing
-    /// else is compared.
+    /// Whether a region may be exchanged: this goal promoted it at least a horizon ago, or it is
+    /// spare; and nothing else is compared.
     pub(super) fn is_exchangeable(&self, region: Region) -> bool {
         let (now, horizon) = (self.moment.time, self.goal.horizon);
-        let has_stayed =
-            self.past.regions.get(&region).is_some_and(|past| past.has_stayed(now, horizon));
-        self.is_watching() && has_stayed && self.past.is_still_huge(region, &self.seen.memory)
+        let memory = &self.seen.memory;
+        let may = self.past.regions.get(&region).map_or_else(
+            || self.past.lacks_huge_pages() && is_spare(memory, region),
+            |past| past.has_stayed(now, horizon) && self.past.is_still_huge(region, memory),
+        );
+        self.is_watching() && may
+    }
+
+    /// Whether the last attempt to promote a region of this process found no free huge page.
+    pub(super) const fn lacks_huge_pages(&self) -> bool {
+        self.past.lacks_huge_pages()
     }
 
     /// Regions that may be exchanged, and what each seems to save.
     pub(super) fn exchangeable(&self) -> impl Iterator<Item = (Region, f64)> {
         let worth = self.worth(self.ratio);
-        let regions = self.past.regions.keys().filter(|&&region| self.is_exchangeable(region));
+        let spare = self.seen.memory.pages.keys().filter(|_| self.past.lacks_huge_pages());
+        let spare = spare.filter(|&region| !self.past.regions.contains_key(region));
+        let regions = self.past.regions.keys().chain(spare);
+        let regions = regions.filter(|&&region| self.is_exchangeable(region));
         regions
             .map(move |region| (*region, self.promoted.get(region).copied().unwrap_or(0.0) * worth))
     }
@@ -374,4 +386,12 @@ impl<'a> ProcessRound<'a> {
             () => Next::Observe(pause),
         };
     }
+}
+
+/// Whether a region is on a huge page that neither the program nor hugepilot requested, and that
+/// may be split.
+fn is_spare(memory: &ProcessMemory, region: Region) -> bool {
+    let mapping = memory.mapping_of(region);
+    memory.pages.get(&region).is_some_and(|pages| split_skip(pages).is_none())
+        && mapping.is_some_and(|one| !one.flags.has("hg") && mapping_split_skip(one).is_none())
 }

@@ -229,6 +229,10 @@ impl State {
     pub fn is_new(&self, pid: Pid) -> bool {
         self.processes.get(&pid).is_none_or(|state| matches!(state.phase, TunePhase::Observing))
     }
+    /// Whether a process takes part in an exchange that is not decided.
+    pub fn exchanges(&self, pid: Pid) -> bool {
+        self.place.contest.as_ref().is_some_and(|contest| contest.is_of(pid))
+    }
     /// Returns the processes with a trial in progress: samples are wanted there, more than usual.
     pub fn in_trial(&self) -> Vec<Pid> {
         self.pids_of(ProcessState::is_in_trial)
@@ -365,10 +369,17 @@ impl ProcessState {
         Some(pause.max(Nanos::new(took.saturating_mul(REST))))
     }
 
+    /// Whether the last attempt found no free huge page.
+    pub const fn lacks_huge_pages(&self) -> bool {
+        self.waits > 0
+    }
+
     /// Notes the demotion of a `huge` page.
     pub fn note_demoted(&mut self, region: Region, huge: Bytes, now: Nanos) {
-        self.made -= huge;
         let history = self.regions.entry(region).or_default();
+        if history.promoted.is_some() {
+            self.made -= huge;
+        }
         // A split frees the pages that the program never used.
         self.added -= std::mem::take(&mut history.added);
         history.promoted = None;

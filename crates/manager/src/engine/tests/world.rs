@@ -242,7 +242,8 @@ impl TuneWorld for Simulated {
         let mut pages = target.pages.borrow().clone();
         let start = VirtAddr::new(FIRST << 21);
         let range = AddrRange::at(start, SIZES.huge.times(pages.len() as u64));
-        let mut mapping = Mapping::anonymous(range);
+        let flags = target.mappings.first().map(|mapping| mapping.flags.clone());
+        let mut mapping = Mapping { flags: flags.unwrap_or_default(), ..Mapping::anonymous(range) };
         mapping.resident = SIZES.base.times(pages.values().map(|pages| pages.resident).sum());
         mapping.lazily_freed = SIZES.base.times(pages.values().map(|one| one.lazily_freed).sum());
         mapping.huge = SIZES.huge.times(pages.values().filter(|pages| pages.huge).count() as u64);
