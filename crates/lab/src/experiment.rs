@@ -112,6 +112,8 @@ pub enum MeasureUnit {
     PerSecond,
     /// A speedup over something else, such as a simulated one: more is better.
     Speedup,
+    /// A count or a share, such as page walks: less is better.
+    Count,
 }
 
 /// File that is made once, and kept for later runs.

@@ -17,7 +17,6 @@ mod pairs;
 mod progress;
 mod records;
 mod signatures;
-mod sim;
 mod startup;
 mod workload;
 mod yardstick;
@@ -129,16 +128,6 @@ const BENCHES: &[Bench] = &[
             [--trials N] [--every TIME=100ms] [--events EVENT]...",
         example: "--scale 20 --trials 3",
         run: signatures::run,
-    },
-    Bench {
-        name: "sim",
-        about: "how fast are the simulators, and what do they and their replays show of the \
-            figures of the PCC paper? [PART…] [--scale N=20] [--kernels bfs,sssp,pr] \
-            [--accesses N=100000000] [--preset haswell,zen5,…] [--order original,dbg] \
-            [--policy pcc,hawkeye,heat] [--pairs N=5] [--output FILE] [--report FILE]; \
-            HUGEPILOT_GAPBS=DIR",
-        example: "speed --scale 18 --pairs 3",
-        run: sim::run,
     },
     Bench {
         name: "startup",

@@ -3,8 +3,11 @@
 use super::{Experiment, ExperimentError};
 
 /// Names and definitions, in order of `lab list`.
-const ALL: [(&str, &str); 11] = [
+const ALL: [(&str, &str); 20] = [
+    ("tlb", include_str!("catalogue/tlb.toml")),
+    ("tlb-walks", include_str!("catalogue/tlb-walks.toml")),
     ("arrays", include_str!("catalogue/arrays.toml")),
+    ("order", include_str!("catalogue/order.toml")),
     ("pressure", include_str!("catalogue/pressure.toml")),
     ("fragmentation", include_str!("catalogue/fragmentation.toml")),
     ("selective", include_str!("catalogue/selective.toml")),
@@ -12,8 +15,14 @@ const ALL: [(&str, &str); 11] = [
     ("reorder", include_str!("catalogue/reorder.toml")),
     ("pcc-utility", include_str!("catalogue/pcc-utility.toml")),
     ("pcc-size", include_str!("catalogue/pcc-size.toml")),
+    ("pcc-fragmented", include_str!("catalogue/pcc-fragmented.toml")),
+    ("pcc-threads", include_str!("catalogue/pcc-threads.toml")),
+    ("pcc-processes", include_str!("catalogue/pcc-processes.toml")),
+    ("pcc-programs", include_str!("catalogue/pcc-programs.toml")),
     ("hot-set", include_str!("catalogue/hot-set.toml")),
     ("prefetch", include_str!("catalogue/prefetch.toml")),
+    ("bandwidth", include_str!("catalogue/bandwidth.toml")),
+    ("scaling", include_str!("catalogue/scaling.toml")),
     ("scarce", include_str!("catalogue/scarce.toml")),
 ];
 

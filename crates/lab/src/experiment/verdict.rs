@@ -49,6 +49,7 @@ pub fn judge(
             MeasureUnit::Seconds => "seconds",
             MeasureUnit::PerSecond => "per_second",
             MeasureUnit::Speedup => "speedup",
+            MeasureUnit::Count => "count",
         }
         .to_owned(),
         verdict: verdict(&bands),
@@ -98,7 +99,7 @@ impl Runs<'_> {
         let [this, that] = [cell, over].map(|cell| self.values(panel, weather, cell));
         let rounds = this.iter().filter_map(|(round, this)| Some((*this, *that.get(round)?)));
         Ratios::of(rounds.map(|(this, that)| match self.experiment.measure.unit {
-            MeasureUnit::Seconds => that / this,
+            MeasureUnit::Seconds | MeasureUnit::Count => that / this,
             MeasureUnit::PerSecond | MeasureUnit::Speedup => this / that,
         }))
     }
