@@ -14,6 +14,7 @@ mod forks;
 mod keys;
 mod machine;
 mod promotion;
+pub(crate) mod reserve;
 mod scope;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -92,6 +93,8 @@ pub trait System {
         &self,
         processes: &[ProcessId],
     ) -> Result<(Self::Watched<'_>, Vec<NotSampled>), ManagerError>;
+    /// Holds huge pages of up to this size for regions that will lack them, and frees what is more.
+    fn keep_reserve(&self, _size: Bytes) {}
     /// Whether the facts that promotion needs are known. The first call begins to measure them, in
     /// another process that takes memory.
     fn is_calibrated(&self) -> bool;

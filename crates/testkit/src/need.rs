@@ -62,8 +62,7 @@ pub fn capability(name: &str, number: u32) -> Need {
 
 /// Requires `wanted` of memory to be available without swapping.
 pub fn memory(wanted: Bytes) -> Need {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = available_memory(&meminfo).unwrap_or(Bytes::ZERO);
+    let available = available();
     Need::when(available >= wanted, || format!("needs {wanted} of memory, {available} available"))
 }
 
@@ -129,6 +128,12 @@ fn makes_cgroup(home: &Path, limit: &str) -> bool {
 fn effective_capabilities(status: &str) -> Option<u64> {
     let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(hex.trim(), 16).ok()
+}
+
+/// Available memory of the system; zero if it is not known.
+pub fn available() -> Bytes {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    available_memory(&meminfo).unwrap_or(Bytes::ZERO)
 }
 
 fn available_memory(meminfo: &str) -> Option<Bytes> {

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use hugepilot_record::Cpu;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -49,13 +48,6 @@ impl Machine {
 fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
-}
-
-/// Vendor, family and model of the CPU; `None` if it is not for x86-64.
-pub(super) fn processor(cpuinfo: &str) -> Option<Cpu> {
-    let number = |name| field(cpuinfo, name)?.parse().ok();
-    let (family, model) = (number("cpu family")?, number("model")?);
-    Some(Cpu { vendor: field(cpuinfo, "vendor_id")?.to_owned(), family, model, ..Cpu::default() })
 }
 
 /// Model of the CPU, with family and model, because virtual machines shorten names.

@@ -1,6 +1,7 @@
 //! Kills, at random moments, of commands that change kernel settings, promote or split.
 //! Afterwards (after SIGKILL: after the next command) the settings are as before, and no process is
-//! left, also no guard of a trial. The programs that were changed check their memory.
+//! left, also no guard of a trial. The programs that were changed check their memory. Memory that a
+//! command held is available again.
 
 mod case;
 
@@ -10,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use hugepilot_testkit::need::available;
+use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
 use super::Run;
@@ -27,6 +30,9 @@ const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Journal of changed settings, from the first change until all are restored.
 const JOURNAL: &str = "/run/hugepilot/settings.json";
+/// Limit for the memory that a command held, and how much may be missing: others use memory, too.
+const FREE_WITHIN: Duration = Duration::from_secs(20);
+const MISSING: Bytes = Bytes::mib(256);
 /// Least time within which a command is killed; otherwise, the time that it takes.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -147,7 +153,7 @@ fn one(
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<Option<Duration>> {
-    let before = Settings::read()?;
+    let (before, free) = (Settings::read()?, available());
     let setup = case.prepare(random, kill.signal.is_some())?;
     let begun = Instant::now();
     let mut tool = Tool::start(run, &setup.line, &setup.more())?;
@@ -176,9 +182,21 @@ fn one(
     let mark = tool.mark.clone();
     let done = tool.wait(run, if was_running { ENDS_WITHIN } else { LIMIT })?;
     let mut ended = EndedCommand { case, sigkill, before, setup, mark, done: &done };
-    let checked = after(run, &ended, random, tally).and_then(|()| ended.setup.ends_well());
+    let checked = after(run, &ended, random, tally)
+        .and_then(|()| ended.setup.ends_well())
+        .and_then(|()| if case.holds_memory() { is_free(free) } else { Ok(()) });
     checked.with_context(|| format!("{kill}: {}", done.evidence()))?;
     Ok(took)
+}
+
+/// Waits until as much memory is available as before.
+fn is_free(before: Bytes) -> Result<()> {
+    let begun = Instant::now();
+    while available() + MISSING < before {
+        ensure!(begun.elapsed() < FREE_WITHIN, "{} available, {before} before", available());
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }
 
 /// Command that has ended.

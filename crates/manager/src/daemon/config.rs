@@ -12,6 +12,9 @@ use crate::debloat::{is_called, priority};
 use crate::names::can_match;
 use hugepilot_policy::daemon::{CoolDown, Permission, Rule, Watermarks};
 
+/// Largest reserve.
+const MAX_RESERVE: Bytes = Bytes::gib(1);
+
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -42,6 +45,9 @@ pub struct Config {
     pub min_bloat: Option<Share>,
     /// Minimum memory in huge pages of a process to debloat.
     pub min_huge: Bytes,
+    /// Memory that the daemon keeps on huge pages of its own, to free it when a hot region lacks a
+    /// huge page.
+    pub reserve: Bytes,
     /// Pids or names of processes to exclude.
     pub protect: Vec<String>,
     /// Pids or names of processes to debloat first.
@@ -79,6 +85,7 @@ impl Default for Config {
             observe: Nanos::seconds(3),
             min_bloat: None,
             min_huge: Bytes::mib(64),
+            reserve: Bytes::ZERO,
             protect: Vec::new(),
             prefer: Vec::new(),
             weight: BTreeMap::new(),
@@ -145,6 +152,7 @@ impl Config {
         within("observe", time(self.observe, 100, 60))?;
         within("cool_down", time(self.cool_down, 1000, 7 * 24 * 3600))?;
         within("max_recollapses", (1..=20).contains(&self.max_recollapses))?;
+        within("reserve", self.reserve <= MAX_RESERVE)?;
         within("quantum", self.quantum.is_none_or(|quantum| quantum >= 1))?;
         within(
             "fairness",

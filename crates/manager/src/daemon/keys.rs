@@ -28,7 +28,7 @@ struct Key {
     get: fn(&Config) -> Option<String>,
 }
 
-const KEYS: [Key; 20] = [
+const KEYS: [Key; 21] = [
     Key {
         name: "cgroup",
         about: "Cgroup (version 1 or 2) to watch and debloat; it must have a memory limit. \
@@ -130,6 +130,14 @@ const KEYS: [Key; 20] = [
         allowed: "a size such as \"64MiB\"",
         set: |config, value| parsed(value, &mut config.min_huge),
         get: |config| Some(quoted(&config.min_huge)),
+    },
+    Key {
+        name: "reserve",
+        about: "Memory that the daemon keeps on huge pages of its own while memory is plentiful and \
+                a rule allows promotion. It frees 32 MiB each time a hot region lacks a huge page.",
+        allowed: "a size up to 1GiB",
+        set: |config, value| parsed(value, &mut config.reserve),
+        get: |config| Some(quoted(&config.reserve)),
     },
     Key {
         name: "protect",

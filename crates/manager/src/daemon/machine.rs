@@ -23,6 +23,7 @@ use hugepilot_units::{Bytes, Nanos, PageSizes};
 use super::cgroups::{LimitedCgroups, psi, reading};
 use super::config::Config;
 use super::facts::{FactsSource, MachineFacts};
+use super::reserve::Reserve;
 use super::{ControlRequest, ProcessList, System};
 use crate::ManagerError;
 use crate::engine::live::Live;
@@ -60,6 +61,7 @@ pub struct LiveSystem<'a> {
     /// Forks of children that are shorter than a reading; `None` if the kernel does not show them.
     forks: OnceCell<RefCell<Option<ForkWatch>>>,
     source: &'a dyn FactsSource,
+    reserve: Rc<RefCell<Reserve>>,
 }
 
 impl<'a> LiveSystem<'a> {
@@ -100,6 +102,7 @@ impl<'a> LiveSystem<'a> {
             facts: RefCell::new(facts),
             forks: OnceCell::new(),
             source,
+            reserve: Rc::default(),
         })
     }
 
@@ -290,7 +293,13 @@ impl System for LiveSystem<'_> {
         let (sampling, not_sampled) = Sampling::start(&opened, options)?;
         let mut live = self.live(sampling.processes().to_vec(), sampling);
         live.guard.clone_from(&self.facts.borrow().trial_guard);
+        live.reserve = Some(self.reserve.clone());
         Ok((live, not_sampled))
+    }
+
+    fn keep_reserve(&self, size: Bytes) {
+        let sizes = page_sizes(&self.root).unwrap_or(PageSizes::X86_64);
+        self.reserve.borrow_mut().keep(size, sizes, clock::monotonic());
     }
 
     fn is_calibrated(&self) -> bool {

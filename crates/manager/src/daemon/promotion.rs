@@ -133,7 +133,10 @@ impl<'a, S: System> Daemon<'a, S> {
     pub(super) fn promote(&mut self, reading: &Reading, end: Nanos) {
         self.note_forks();
         self.end_work_of_forks(reading);
-        if !self.may_promote(reading) {
+        let may_promote = self.may_promote(reading);
+        let keeps = may_promote && !self.config.dry_run;
+        self.system.keep_reserve(if keeps { self.config.reserve } else { Bytes::ZERO });
+        if !may_promote {
             self.system.stop_calibrating();
             self.end_work(reading);
             self.note_scarce(reading);

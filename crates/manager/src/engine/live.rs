@@ -1,5 +1,6 @@
 //! The running system, as the engine sees it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use hugepilot_units::Nanos;
 
 use super::known_mappings::KnownMappings;
 use super::{NeededRegions, Scope, TuneWorld, World};
+use crate::daemon::reserve::Reserve;
 use crate::debloat::Stalls;
 use crate::sampling::Sampling;
 use crate::trial_guard::TrialGuard;
@@ -57,6 +59,8 @@ pub struct Live<'a> {
     pub say: &'a mut dyn FnMut(Event<'_>),
     /// Guard of the trials, if they have one.
     pub guard: Option<Arc<TrialGuard>>,
+    /// Huge pages of the daemon that it frees for a region without one.
+    pub(crate) reserve: Option<Rc<RefCell<Reserve>>>,
     /// Processes that the user named, which stay the same if they start another program. If there
     /// is one, others are its descendants.
     named: BTreeMap<Pid, Rc<Process>>,
@@ -93,6 +97,7 @@ impl<'a> Live<'a> {
             interrupted,
             say,
             guard: None,
+            reserve: None,
             named,
             opened,
             known: BTreeMap::new(),
@@ -291,6 +296,11 @@ impl TuneWorld for Live<'_> {
         let processes: Vec<Rc<Process>> =
             pids.iter().filter_map(|&pid| Some(self.open(pid).ok()?.process.clone())).collect();
         self.sampling.boost(&processes);
+    }
+
+    fn lacks_huge_pages(&mut self) {
+        let now = self.now();
+        self.reserve.iter().for_each(|reserve| reserve.borrow_mut().release(now));
     }
 
     fn trial_begins(&mut self, seen: &ProcessSnapshot, regions: &[Promotion]) {

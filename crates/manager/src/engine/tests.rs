@@ -402,6 +402,17 @@ fn scarce_huge_pages_go_to_the_hottest_regions() {
     assert_eq!(hottest, 60, "a trial of more pairs gives half of them to colder regions");
 }
 
+#[test]
+fn a_reserve_is_freed_for_the_hottest_regions() {
+    let heat = |index| if index < 20 { 8.0 } else { 1.0 };
+    let mut engine = scarce((0..300).map(heat).collect(), 0, 0, "");
+    engine.world.reserve = SIZES.huge.times(16);
+    run(&mut engine, Nanos::seconds(40));
+    let huge = engine.world.program(1).huge();
+    assert_eq!(huge.len(), 16);
+    assert!(huge.iter().all(|one| one.get() < FIRST + 20), "{huge:?}");
+}
+
 /// The kernel gave the first memory all huge pages; the hot memory came later.
 #[test]
 fn cold_huge_pages_that_nobody_requested_make_room_for_hot_regions() {

@@ -267,6 +267,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         if attempts.stopped != Some(Stop::NoHugePages) {
             return None;
         }
+        self.world.lacks_huge_pages();
         let (now, persistent) = (self.world.now(), self.controller.goal.persistent);
         // An exchange may make huge pages free.
         let exchanges = self.controller.state.exchanges(decided.process.pid);

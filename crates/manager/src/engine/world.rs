@@ -91,6 +91,8 @@ pub trait TuneWorld: World {
     fn trial_ended(&mut self, id: &ProcessId) {
         let _ = id;
     }
+    /// Is called when no huge page was free for an act. A world may free some of its own.
+    fn lacks_huge_pages(&mut self) {}
     /// Is called after each act in a process, with the number of acts of this round and of those
     /// planned.
     fn acted(&mut self, pid: Pid, done: usize, all: usize);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hugepilot_testkit::cgroup::Cgroup;
+use hugepilot_testkit::need::available;
 use hugepilot_testkit::{Victim, compiled};
 use hugepilot_units::Bytes;
 use serde_json::Value;
@@ -39,6 +40,9 @@ pub(super) enum Case {
     Daemon,
     Tune,
     Promoter,
+    Pressure,
+    Fragment,
+    PageCache,
 }
 
 /// Arguments and target of a command.
@@ -69,7 +73,7 @@ impl CaseSetup {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Compare,
         Self::Run,
         Self::PoolSet,
@@ -77,6 +81,9 @@ impl Case {
         Self::Daemon,
         Self::Tune,
         Self::Promoter,
+        Self::Pressure,
+        Self::Fragment,
+        Self::PageCache,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -88,6 +95,9 @@ impl Case {
             Self::Daemon => "daemon",
             Self::Tune => "tune",
             Self::Promoter => "daemon --promote",
+            Self::Pressure => "lab pressure",
+            Self::Fragment => "lab fragment",
+            Self::PageCache => "lab page-cache",
         }
     }
 
@@ -103,7 +113,12 @@ impl Case {
 
     /// Whether the command works until a signal.
     pub(super) const fn is_endless(self) -> bool {
-        matches!(self, Self::Daemon | Self::Promoter)
+        matches!(self, Self::Daemon | Self::Promoter) || self.holds_memory()
+    }
+
+    /// Whether the command holds memory that others must have back after it.
+    pub(super) const fn holds_memory(self) -> bool {
+        matches!(self, Self::Pressure | Self::Fragment | Self::PageCache)
     }
 
     /// Chooses the arguments of the command and starts its target. With `may_be_long`, programs may
@@ -145,6 +160,16 @@ impl Case {
                 let line = self.line_of_promotion(&victim, random)?;
                 CaseSetup { target: Some((victim, None)), ..CaseSetup::new(line) }
             }
+            Self::Pressure => {
+                let held = Bytes::mib(64 * (1 + random.below(32)));
+                let left = available() - held;
+                CaseSetup::new(format!("lab pressure --leave {} --json", left.get()))
+            }
+            Self::Fragment => {
+                let kind = random.pick(&["unmovable", "movable"]);
+                CaseSetup::new(format!("lab fragment --level 5% --kind {kind} --json"))
+            }
+            Self::PageCache => CaseSetup::new("lab page-cache --size 1GiB --json".to_owned()),
         })
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hugepilot_kernel::fake::FakeTarget;
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::daemon::Key;
-use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, RegionHeat, Window};
+use hugepilot_record::{Headroom, Mapping, Pid, ProcessId, ProcessMemory, RegionHeat, Window};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
@@ -116,6 +116,8 @@ pub(crate) struct Simulated {
     /// Processes that started another program.
     pub(crate) restarted: Vec<Pid>,
     pub(crate) boosted: Vec<Pid>,
+    /// Huge pages that it frees at the first lack.
+    pub(crate) reserve: Bytes,
     /// Readings of memory so far. No two are of the same moment, as on a real clock.
     pub(crate) readings: u64,
 }
@@ -263,6 +265,14 @@ impl TuneWorld for Simulated {
             headroom: target.headroom()?,
             pressure: target.pressure().unwrap_or_default(),
         })
+    }
+
+    fn lacks_huge_pages(&mut self) {
+        let freed = std::mem::take(&mut self.reserve);
+        for headroom in self.programs.values().map(|program| &program.target.headroom) {
+            let free_huge = headroom.get().free_huge + freed;
+            headroom.set(Headroom { free_huge, ..headroom.get() });
+        }
     }
 
     fn boost(&mut self, pids: &[Pid]) {
