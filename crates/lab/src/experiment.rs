@@ -20,9 +20,9 @@ pub use error::ExperimentError;
 ///
 /// Command lines are those of `hugepilot`, without that word. `{name}` stands for a variable of the
 /// scale, for a file of `file`, or for a measure of `probe`; `{round}` is the number of the round,
-/// from 1, `{hugepilot}` the program, and in acts `{pid}`, `{pid2}` and so on are the pids of the
-/// cell's programs, and `{pids}` is `-p PID` of each. A variable with several named values makes a panel of
-/// each, and the experiment runs in every panel.
+/// from 1, and `{hugepilot}` the program. In acts, `{pid}`, `{pid2}` and so on are the pids of the
+/// cell's programs, and `{pids}` is `-p PID` of each. A variable with several named values makes a
+/// panel of each, and the experiment runs in every panel.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
@@ -111,6 +111,8 @@ pub struct Measure {
 pub enum MeasureUnit {
     /// A time: less is better.
     Seconds,
+    /// A time in nanoseconds, of which seconds are made.
+    Nanoseconds,
     /// A rate: more is better.
     PerSecond,
     /// A speedup over something else, such as a simulated one: more is better.
@@ -182,6 +184,8 @@ pub struct Cell {
     /// Command lines of programs that run at the same time, each with a value: `value2` and so on.
     #[serde(default)]
     pub beside: Vec<String>,
+    /// Schema of its JSON object, if it differs from that of the measure.
+    pub schema: Option<String>,
     /// Place of its value, if it differs from that of the measure.
     pub value: Option<String>,
     /// Weathers in which it runs; without any, all.
@@ -353,16 +357,16 @@ impl Experiment {
     /// nor probed values, which differ between machines.
     pub fn digest(&self, scale: &str, panel: &Panel, weather: &Weather, cell: &Cell) -> String {
         let value = cell.value.as_ref().unwrap_or(&self.measure.value);
-        let names = [&self.name, scale, &weather.name, &cell.name, &cell.run, value];
-        let files = self.file.iter().flat_map(|file| [&file.file, &file.run]);
-        let probes = self.probe.iter().flat_map(|probe| [&probe.run, &probe.value]);
-        let acts = cell.act.iter().flat_map(|line| ["act", line]);
-        let beside = cell.beside.iter().flat_map(|line| ["beside", line]);
-        let tools = self.tool.iter().map(|tool| &*tool.file);
-        let stated = panel.stated.iter().flat_map(|(name, value)| [name, value]);
-        let texts = stated.chain(files).chain(probes).chain(&weather.run).map(String::as_str);
-        let texts = names.into_iter().chain(texts).chain(self.measure.check.as_deref());
-        runs::digest(texts.chain(acts).chain(beside).chain(tools))
+        let mut texts = vec![&*self.name, scale, &weather.name, &cell.name, &cell.run, value];
+        texts.extend(panel.stated.iter().flat_map(|(name, value)| [&**name, value]));
+        texts.extend(self.file.iter().flat_map(|file| [&*file.file, &file.run]));
+        texts.extend(self.probe.iter().flat_map(|probe| [&*probe.run, &probe.value]));
+        texts.extend(weather.run.iter().map(String::as_str));
+        texts.extend(self.measure.check.as_deref());
+        texts.extend(cell.act.iter().flat_map(|line| ["act", line]));
+        texts.extend(cell.beside.iter().flat_map(|line| ["beside", line]));
+        texts.extend(self.tool.iter().map(|tool| &*tool.file));
+        runs::digest(texts.into_iter().chain(cell.schema.as_deref()))
     }
 
     /// Index of a weather by name; the first, without a name.
@@ -522,6 +526,37 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_name_may_hold_names() {
+        let mut panel = Experiment::parse(TEXT, "x").unwrap().panels("small").unwrap()[0].clone();
+        panel.set("flags-bfs", "--source {source}");
+        panel.set("source", "7");
+        assert_eq!(panel.words("{flags-{kernel}}").unwrap(), ["--source", "7"]);
+        assert_eq!(panel.words("{kernel}/{source}").unwrap(), ["bfs/7"]);
+        panel.set("kernel", "pr");
+        assert!(panel.words("{flags-{kernel}}").unwrap_err().to_string().contains("{flags-pr}"));
+    }
+
+    #[test]
+    fn what_runs_determines_the_digest() {
+        let digest = |from: &str, to: &str| {
+            let experiment = Experiment::parse(&TEXT.replacen(from, to, 1), "x").unwrap();
+            let panel = &experiment.panels("small").unwrap()[0];
+            experiment.digest("small", panel, &experiment.weather[0], &experiment.cell[1])
+        };
+        let with = |line: &str| digest("published =", &format!("{line}\npublished ="));
+        let all = [
+            digest("", ""),
+            with("act = [\"a\", \"b\"]"),
+            with("act = [\"a\"]\nbeside = [\"b\"]"),
+            with("beside = [\"a\", \"b\"]"),
+            with("schema = \"t/1\""),
+        ];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
+        // Runs of version 0.1 count: what they ran has the same digest.
+        assert_eq!(all[0], digest("half of it", "half"));
+    }
+
+    #[test]
     fn names_that_do_not_agree_are_refused_with_their_place() {
         let refused = |from: &str, to: &str, cause: &str| {
             let text = TEXT.replacen(from, to, 1);
@@ -537,5 +572,7 @@ pub(crate) mod tests {
         refused("memory = \"1GiB\"", "memory = \"much\"", "much");
         refused("rounds = 3", "round = 3", "round");
         refused("unit = \"seconds\"", "unit = \"hours\"", "hours");
+        refused("value = \"/seconds\"", "value = \"match (\"", "regular expression");
+        refused("sum /arrays/*/huge", "settled column 0", "column from 1");
     }
 }

@@ -35,6 +35,8 @@ pub struct Due {
     pub beside: Vec<Vec<String>>,
     /// Command lines that run meanwhile, in which pids lack.
     pub act: Vec<String>,
+    /// Schema of the JSON object.
+    pub schema: String,
     /// Place of the value in the output.
     pub value: String,
     /// Digest of what runs.
@@ -103,12 +105,13 @@ pub fn plan(
                 let words = filled.words(&cell.run)?;
                 let beside = cell.beside.iter().map(|line| filled.words(line));
                 let beside = beside.collect::<Result<Vec<_>, _>>()?;
+                let schema = cell.schema.as_ref().unwrap_or(&experiment.measure.schema).clone();
                 let value = cell.value.as_ref().unwrap_or(&experiment.measure.value);
                 let digest = experiment.digest(scale, panel, weather, cell);
                 if !done.contains(&(&*digest, round)) {
                     let (act, value) = (cell.act.clone(), value.clone());
                     let cell = cell.name.clone();
-                    runs.push(Due { cell, round, words, beside, act, value, digest });
+                    runs.push(Due { cell, round, words, beside, act, schema, value, digest });
                 }
             }
         }

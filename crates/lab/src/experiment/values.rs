@@ -63,7 +63,7 @@ pub fn check(place: &str) -> Result<(), String> {
         Some(("match", pattern)) => match Regex::new(pattern) {
             Ok(pattern) if pattern.captures_len() == 2 => Ok(()),
             Ok(_) => wrong("has not one group"),
-            Err(error) => wrong(&format!("is no regular expression: {error}")),
+            Err(error) => wrong(&format!("is not a regular expression: {error}")),
         },
         Some(("settled" | "during", column)) if !column.starts_with('/') => {
             index(column).map_or_else(|| wrong("names no column from 1"), |_| Ok(()))
@@ -119,8 +119,11 @@ pub fn with_schema<'a>(objects: &'a [Value], schema: &str) -> Option<&'a Value> 
 
 /// The number at `place`: a pointer, in which `*` stands for all elements, behind `sum`, `median`
 /// or `settled`, which makes one number of several: the sum, the median, or the median of the
-/// second half. `None` if there is none.
+/// second half. `A over B` is the ratio of two places. `None` if there is none.
 pub fn number(object: &Value, place: &str) -> Option<f64> {
+    if let Some((part, whole)) = place.split_once(" over ") {
+        return Some(number(object, part)? / number(object, whole)?);
+    }
     let (reduce, pointer) = place.split_once(' ').unwrap_or(("median", place));
     let mut values = Vec::new();
     collect(object, pointer.strip_prefix('/')?, &mut values);
@@ -197,6 +200,7 @@ mod tests {
         assert_eq!((at("/a"), at("/list/1/x")), (Some(1.5), Some(4.0)));
         assert_eq!((at("sum /list/*/x"), at("median /list/*/x")), (Some(15.0), Some(3.0)));
         assert_eq!(at("settled /list/*/x"), Some(1.5));
+        assert_eq!((at("sum /list/*/x over /a"), at("/a over /none")), (Some(10.0), None));
         assert_eq!((at("/t"), at("/none"), at("/list/9/x"), at("a")), (None, None, None, None));
     }
 }

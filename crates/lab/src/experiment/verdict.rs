@@ -46,7 +46,7 @@ pub fn judge(
         source: experiment.source.clone(),
         scale: scale.to_owned(),
         unit: match experiment.measure.unit {
-            MeasureUnit::Seconds => "seconds",
+            MeasureUnit::Seconds | MeasureUnit::Nanoseconds => "seconds",
             MeasureUnit::PerSecond => "per_second",
             MeasureUnit::Speedup => "speedup",
         }
@@ -114,7 +114,7 @@ impl Runs<'_> {
         let [this, that] = cells.map(|cell| self.values_of(program, panel, weather, cell));
         let rounds = this.iter().filter_map(|(round, this)| Some((*this, *that.get(round)?)));
         Ratios::of(rounds.map(|(this, that)| match self.experiment.measure.unit {
-            MeasureUnit::Seconds => that / this,
+            MeasureUnit::Seconds | MeasureUnit::Nanoseconds => that / this,
             MeasureUnit::PerSecond | MeasureUnit::Speedup => this / that,
         }))
     }
@@ -289,6 +289,31 @@ mod tests {
         assert_eq!(report.verdict, ExperimentVerdict::InPart, "the other panels have no runs");
         assert_eq!((report.runs, report.due_runs, report.noisy_runs), (12, 48, 0));
         assert_eq!(report.cells[3].published_speedup, Some(1.02));
+    }
+
+    #[test]
+    fn programs_of_a_cell_are_slowed_down_evenly_or_not() {
+        let text = TEXT.replacen("published =", "beside = [\"a\", \"b\"]\npublished =", 1);
+        let text =
+            text.replacen("run = \"graph run", "beside = [\"a\", \"b\"]\nrun = \"graph run", 1);
+        let share = "share_of = { cell = \"thp\", weather = \"none\" }";
+        let experiment =
+            Experiment::parse(&text.replacen(share, "fairness = true", 1), "x").unwrap();
+        let panel = &experiment.panels("small").unwrap()[0];
+        let mut all = runs([1.5; 3], [1.0; 3]);
+        for run in &mut all {
+            let of = &experiment.weather[experiment.weather_of(Some(&run.weather))];
+            let cell = &experiment.cell[experiment.cell_of(Some(&run.cell))];
+            run.digest = experiment.digest("small", panel, of, cell);
+            let value = run.values["value"];
+            // By hand: slowdowns 1, 1 and 4, so σ/μ is √2/2.
+            let slow = if run.cell == "thp" { 4.0 } else { 1.0 };
+            run.values.extend([("value2".to_owned(), value), ("value3".to_owned(), slow * value)]);
+        }
+        let fairness = |all: &[LabRun]| judge(&experiment, "small", all).unwrap().bands[0].value;
+        assert!((fairness(&all).unwrap() - (1.0 - 0.5_f64.sqrt())).abs() < 1e-9);
+        all.iter_mut().for_each(|run| _ = run.values.remove("value3"));
+        assert_eq!(fairness(&all), None);
     }
 
     #[test]

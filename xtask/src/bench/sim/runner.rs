@@ -109,14 +109,6 @@ impl<'a> Bench<'a> {
         Self::run(command, &set, flags, program)
     }
 
-    /// Runs [`Self::sim`] on the first CPU only.
-    pub(super) fn sim_on_one_cpu<T: DeserializeOwned>(&self, flags: &str) -> Result<Ran<T>> {
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(self.hugepilot);
-        let ran = Self::run(command, "", flags, &[])?;
-        Ok(Ran { command: ran.command.replace(&self.own(), "hugepilot"), ..ran })
-    }
-
     fn run<T: DeserializeOwned>(
         mut command: Command,
         set: &str,

@@ -1,34 +1,27 @@
-//! Speed of the simulators, beside the native run of a program and beside other tools.
+//! Speed of `sim tlb` under an engine, beside the native run of a program and other tools.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_reports::sim::{SimInput, SimTlbReport};
+use hugepilot_reports::sim::SimTlbReport;
 use hugepilot_stats::{Orders, Rounds};
 use serde::{Deserialize, Serialize};
 
 use super::super::pairs::none;
-use super::options::Order;
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
 use super::table::spread;
 use crate::run::in_path;
 
 pub(super) const METHOD: &str = "\
-Accesses per second of one simulation, median (minimum–maximum) of interleaved rounds, on all CPUs
-and on the first one only. `sim tlb` simulates one machine of base pages with its candidate cache;
-`sim pcc` three, of which one has the policy; the time of a graph kernel includes building the
-graph. `walk` is a random walk by dependent loads, `sweep` has independent ones. Their time is the
-whole process, also under the other tools, and is compared with that of a native run in the same
-round. lackey writes its trace to /dev/null.";
+Accesses per second of one simulation, median (minimum–maximum) of interleaved rounds. `walk` is a
+random walk by dependent loads, `sweep` has independent ones. Their time is the whole process, also
+under the other tools, and is compared with that of a native run in the same round. lackey writes
+its trace to /dev/null. `lab run sim-speed` measures simulations without a program.";
 
 pub(super) const HEAD: [&str; 5] = ["tool", "accesses of", "CPUs", "million/s", "× native time"];
 
-const PRESETS: [&str; 2] = ["haswell", "zen5"];
-const PATTERNS: [&str; 4] = ["stream:1GiB", "random:1GiB", "gather:1GiB", "skewed:1GiB"];
-/// Patterns of 4,096 and of 524,288 pages.
-const REUSED: [&str; 2] = ["random:16MiB", "random:2GiB"];
 /// Kinds of independent loads.
 const SWEEPS: [&str; 3] = ["stream", "random", "gather"];
 /// Memory of the walk and of the sweeps.
@@ -77,19 +70,7 @@ impl Line {
     }
 }
 
-/// Simulation without a program, measured in each round.
-struct Case {
-    tool: String,
-    input: String,
-    flags: String,
-}
-
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    let cases = cases(bench);
-    let cpus: &[Option<u32>] = if in_path("taskset") { &[None, Some(1)] } else { &[None] };
-    for case in Orders::rotated(cases.len()).take(bench.options.pairs).flatten() {
-        cpus.iter().try_for_each(|&cpus| measure_one(bench, &cases[case], cpus))?;
-    }
     match no_qemu() {
         Some(cause) => eprintln!("skipped walk and sweep: {cause}"),
         None => {
@@ -98,64 +79,6 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn cases(bench: &Bench<'_>) -> Vec<Case> {
-    let accesses = bench.options.accesses;
-    let mut cases = Vec::new();
-    for preset in PRESETS {
-        for pattern in PATTERNS {
-            cases.push(Case {
-                tool: format!("sim tlb, {preset}"),
-                input: pattern.to_owned(),
-                flags: format!(
-                    "tlb --pages 4k --preset {preset} --pattern {pattern} --max-accesses {accesses}"
-                ),
-            });
-        }
-        let (pattern, interval) = (PATTERNS[1], bench.interval());
-        cases.push(Case {
-            tool: format!("sim pcc, {preset}"),
-            input: pattern.to_owned(),
-            flags: format!(
-                "pcc --preset {preset} --pattern {pattern} --max-accesses {accesses} {interval}"
-            ),
-        });
-    }
-    for kernel in &bench.options.kernels {
-        let graph = bench.graph(kernel.name(), Order::Original);
-        cases.push(Case {
-            tool: format!("sim tlb, {}", PRESETS[0]),
-            input: format!("{} on kronecker:{}", kernel.name(), bench.options.scale),
-            flags: format!("tlb --pages 4k --preset {} {graph}", PRESETS[0]),
-        });
-    }
-    for pattern in REUSED {
-        cases.push(Case {
-            tool: "sim reuse".to_owned(),
-            input: pattern.to_owned(),
-            flags: format!("reuse --pattern {pattern} --max-accesses {}", accesses / 2),
-        });
-    }
-    cases
-}
-
-/// The part that reports of all simulations have.
-#[derive(Deserialize)]
-struct InputOnly {
-    input: SimInput,
-}
-
-fn measure_one(bench: &Bench<'_>, case: &Case, cpus: Option<u32>) -> Result<()> {
-    let Case { tool, input, flags } = case;
-    let ran = match cpus {
-        Some(_) => bench.sim_on_one_cpu::<InputOnly>(flags)?,
-        None => bench.sim::<InputOnly>(flags, &[])?,
-    };
-    let SimInput { accesses, seconds, .. } = ran.report.input;
-    let rates = vec![rate(accesses, seconds)];
-    let (tool, input, over_native) = (tool.clone(), input.clone(), Vec::new());
-    bench.add(&ran.command, Row::Speed(Line { tool, input, cpus, rates, over_native }))
 }
 
 #[allow(clippy::cast_precision_loss)]

@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::Lab;
 use super::process::{Command, Ran};
-use crate::experiment::ExperimentError;
 use crate::experiment::plan::{Due, Group};
 use crate::experiment::runs::{LabRun, value_name};
 use crate::experiment::values::{is_printed, number, objects, with_schema};
+use crate::experiment::{ExperimentError, MeasureUnit};
 
-/// Outputs of a cell.
+/// Cell that ended.
 struct CellRan {
-    /// That of its program, then those beside it.
+    /// Outputs of its program and of those beside it.
     programs: Vec<Ran>,
     /// Objects that acts printed.
     acts: Vec<Value>,
@@ -168,13 +168,14 @@ impl Lab<'_> {
                 _ => return Err("it failed"),
             }
         } else {
-            let object = with_schema(found, &measure.schema).ok_or("it printed no result")?;
+            let object = with_schema(found, &due.schema).ok_or("it printed no result")?;
             if measure.check.as_ref().is_some_and(|at| object.pointer(at) != Some(&true.into())) {
                 return Err("its result is wrong or was not verified");
             }
             number(object, &due.value)
         };
         let value = value.ok_or("its result has no value")?;
+        let value = if measure.unit == MeasureUnit::Nanoseconds { value / 1e9 } else { value };
         if value.is_finite() && value > 0.0 {
             Ok(value)
         } else {
