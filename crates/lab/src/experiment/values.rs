@@ -172,19 +172,20 @@ mod tests {
 
     #[test]
     fn numbers_are_read_from_lines_before_and_after_acts() {
-        let text = "ready 7\n0.1 9\n0.2 9\n0.3 5\n0.4 5\n0.5 6\n0.6 1\n0.7 2\n0.8 4\n{\"a\": 1}\n";
+        let text = "ready 7\n0.1 9\n0.2 9\n0.3 5\n0.4 5\n0.5 6\n0.6 1\n0.7 2\n0.8 8\n{\"a\": 1}\n";
         let begun = text.find("0.3").unwrap();
         let ended = text.find("0.5").unwrap();
         let mut printed =
             Printed { text: text.to_owned(), acted: begun..ended, ..Printed::default() };
         (printed.seconds, printed.peak_bytes) = (2.5, 4096.0);
         assert_eq!(printed.number("during column 2"), Some(5.0));
-        assert_eq!(printed.number("settled column 2"), Some(3.0));
+        assert_eq!(printed.number("settled column 2"), Some(5.0));
         assert_eq!(printed.number("settled column 3"), None);
         assert_eq!(printed.number("match (?m)^0.[12] (.*)$"), Some(9.0));
         assert_eq!((printed.number("wall"), printed.number("peak")), (Some(2.5), Some(4096.0)));
         printed.acted = 0..0;
-        assert_eq!(printed.number("during column 2"), Some(5.0));
+        assert_eq!(printed.number("during column 2"), Some(5.5));
+        assert_eq!(printed.number("settled column 2"), Some(4.0));
         for wrong in ["match (", "match x", "settled column 0", "sum column 2", "during column"] {
             assert!(check(wrong).is_err(), "{wrong}");
         }
