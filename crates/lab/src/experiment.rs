@@ -20,8 +20,9 @@ pub use error::ExperimentError;
 ///
 /// Command lines are those of `hugepilot`, without that word. `{name}` stands for a variable of the
 /// scale, for a file of `file`, or for a measure of `probe`; `{round}` is the number of the round,
-/// from 1, and `{hugepilot}` the program. A variable with several named values makes a panel of
-/// each, and the experiment runs in every panel.
+/// from 1, and `{hugepilot}` the program. In acts, `{pid}`, `{pid2}` and so on are the pids of the
+/// cell's programs, and `{pids}` is `-p PID` of each. A variable with several named values makes a
+/// panel of each, and the experiment runs in every panel.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
@@ -40,6 +41,9 @@ pub struct Experiment {
     pub variables: BTreeMap<String, Values>,
     /// Variables by scale.
     pub scale: BTreeMap<String, Scale>,
+    /// Programs that the user provides.
+    #[serde(default)]
+    pub tool: Vec<Tool>,
     /// Files that are made once.
     #[serde(default)]
     pub file: Vec<PreparedFile>,
@@ -90,8 +94,7 @@ pub enum Values {
 pub struct Measure {
     /// Schema of the JSON object, such as `hugepilot.graph/2`.
     pub schema: String,
-    /// Place of the value: a pointer (RFC 6901), in which `*` stands for all elements, behind
-    /// `sum`, `median`, or `settled`, the median of the second half.
+    /// Place of the value, as of [`values::number`] or [`values::Printed::number`].
     pub value: String,
     /// Unit of the value.
     pub unit: MeasureUnit,
@@ -108,12 +111,28 @@ pub struct Measure {
 pub enum MeasureUnit {
     /// A time: less is better.
     Seconds,
+    /// A time in nanoseconds, of which seconds are made.
+    Nanoseconds,
     /// A rate: more is better.
     PerSecond,
     /// A speedup over something else, such as a simulated one: more is better.
     Speedup,
     /// A count or a share, such as page walks: less is better.
     Count,
+}
+
+/// Program that the user provides.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// Variable that holds the path of its folder.
+    pub name: String,
+    /// Environment variable that names the folder; without it, the folders of `PATH` count.
+    pub environment: String,
+    /// File that the folder holds.
+    pub file: String,
+    /// Suggestion for a user who lacks it.
+    pub help: String,
 }
 
 /// File that is made once, and kept for later runs.
@@ -161,6 +180,14 @@ pub struct Cell {
     pub name: String,
     /// Command line.
     pub run: String,
+    /// Command lines that run one after the other while it runs, from its line `ready PID` on.
+    #[serde(default)]
+    pub act: Vec<String>,
+    /// Command lines of programs that run at the same time, each with a value: `value2` and so on.
+    #[serde(default)]
+    pub beside: Vec<String>,
+    /// Schema of its JSON object, if it differs from that of the measure.
+    pub schema: Option<String>,
     /// Place of its value, if it differs from that of the measure.
     pub value: Option<String>,
     /// Weathers in which it runs; without any, all.
@@ -182,6 +209,10 @@ pub struct Band {
     pub speedup: Speedup,
     /// Further value of the cell, whose median is limited instead of the speedup.
     pub also: Option<String>,
+    /// Whether the fairness of the slowdowns of the cell's programs is limited instead of the
+    /// speedup: 1 - σ/μ (EMD, section 5.3.1).
+    #[serde(default)]
+    pub fairness: bool,
     /// The speedup of which this one is a share: (this - 1) / (that - 1).
     pub share_of: Option<Speedup>,
     /// Least value.
@@ -223,6 +254,7 @@ impl Experiment {
             experiment.weather.push(Weather { name: "as it is".to_owned(), run: Vec::new() });
         }
         experiment.check().map_err(error)?;
+        experiment.check_places().map_err(error)?;
         Ok(experiment)
     }
 
@@ -264,6 +296,13 @@ impl Experiment {
         }
         let named = self.cell.iter().flat_map(|one| one.weather.iter().chain(one.published.keys()));
         named.into_iter().try_for_each(|name| weather(name))
+    }
+
+    /// Checks what [`values::Printed::number`] requires of places.
+    fn check_places(&self) -> Result<(), String> {
+        let of_cells = self.cell.iter().filter_map(|cell| cell.value.as_ref());
+        let of_all = self.measure.also.values().chain([&self.measure.value]);
+        of_all.chain(of_cells).try_for_each(|place| values::check(place))
     }
 
     /// The panels of a scale: all combinations of the values of its variables, the last variable
@@ -320,12 +359,16 @@ impl Experiment {
     /// nor probed values, which differ between machines.
     pub fn digest(&self, scale: &str, panel: &Panel, weather: &Weather, cell: &Cell) -> String {
         let value = cell.value.as_ref().unwrap_or(&self.measure.value);
-        let names = [&self.name, scale, &weather.name, &cell.name, &cell.run, value];
-        let files = self.file.iter().flat_map(|file| [&file.file, &file.run]);
-        let probes = self.probe.iter().flat_map(|probe| [&probe.run, &probe.value]);
-        let stated = panel.stated.iter().flat_map(|(name, value)| [name, value]);
-        let texts = stated.chain(files).chain(probes).chain(&weather.run).map(String::as_str);
-        runs::digest(names.into_iter().chain(texts).chain(self.measure.check.as_deref()))
+        let mut texts = vec![&*self.name, scale, &weather.name, &cell.name, &cell.run, value];
+        texts.extend(panel.stated.iter().flat_map(|(name, value)| [&**name, value]));
+        texts.extend(self.file.iter().flat_map(|file| [&*file.file, &file.run]));
+        texts.extend(self.probe.iter().flat_map(|probe| [&*probe.run, &probe.value]));
+        texts.extend(weather.run.iter().map(String::as_str));
+        texts.extend(self.measure.check.as_deref());
+        texts.extend(cell.act.iter().flat_map(|line| ["act", line]));
+        texts.extend(cell.beside.iter().flat_map(|line| ["beside", line]));
+        texts.extend(self.tool.iter().map(|tool| &*tool.file));
+        runs::digest(texts.into_iter().chain(cell.schema.as_deref()))
     }
 
     /// Index of a weather by name; the first, without a name.
@@ -337,6 +380,11 @@ impl Experiment {
     pub fn cell_of(&self, name: Option<&str>) -> usize {
         name.and_then(|name| self.cell.iter().position(|one| one.name == name)).unwrap_or(0)
     }
+}
+
+/// Whether a text between braces is a name, which may contain names, and no end of one.
+fn is_name(text: &str) -> bool {
+    text.find('{').is_none_or(|begin| text.find('}').is_some_and(|end| begin < end))
 }
 
 /// Rounds at most.
@@ -384,8 +432,11 @@ impl Panel {
     /// The words of a word: those of a variable, whose value may name other ones.
     fn expanded(&self, word: &str, depth: u32) -> Result<Vec<String>, ExperimentError> {
         match word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-            Some(name) if !name.contains('{') && depth > 0 => {
-                let words = self.value(name)?.iter().map(|word| self.expanded(word, depth - 1));
+            Some(name) if is_name(name) && depth > 0 => {
+                let words = self
+                    .value(&self.filled(name)?)?
+                    .iter()
+                    .map(|word| self.expanded(word, depth - 1));
                 Ok(words.collect::<Result<Vec<_>, _>>()?.concat())
             }
             _ => Ok(vec![self.filled(word)?]),
@@ -477,6 +528,37 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_name_may_hold_names() {
+        let mut panel = Experiment::parse(TEXT, "x").unwrap().panels("small").unwrap()[0].clone();
+        panel.set("flags-bfs", "--source {source}");
+        panel.set("source", "7");
+        assert_eq!(panel.words("{flags-{kernel}}").unwrap(), ["--source", "7"]);
+        assert_eq!(panel.words("{kernel}/{source}").unwrap(), ["bfs/7"]);
+        panel.set("kernel", "pr");
+        assert!(panel.words("{flags-{kernel}}").unwrap_err().to_string().contains("{flags-pr}"));
+    }
+
+    #[test]
+    fn what_runs_determines_the_digest() {
+        let digest = |from: &str, to: &str| {
+            let experiment = Experiment::parse(&TEXT.replacen(from, to, 1), "x").unwrap();
+            let panel = &experiment.panels("small").unwrap()[0];
+            experiment.digest("small", panel, &experiment.weather[0], &experiment.cell[1])
+        };
+        let with = |line: &str| digest("published =", &format!("{line}\npublished ="));
+        let all = [
+            digest("", ""),
+            with("act = [\"a\", \"b\"]"),
+            with("act = [\"a\"]\nbeside = [\"b\"]"),
+            with("beside = [\"a\", \"b\"]"),
+            with("schema = \"t/1\""),
+        ];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
+        // Runs of version 0.1 count: what they ran has the same digest.
+        assert_eq!(all[0], digest("half of it", "half"));
+    }
+
+    #[test]
     fn names_that_do_not_agree_are_refused_with_their_place() {
         let refused = |from: &str, to: &str, cause: &str| {
             let text = TEXT.replacen(from, to, 1);
@@ -492,5 +574,7 @@ pub(crate) mod tests {
         refused("memory = \"1GiB\"", "memory = \"much\"", "much");
         refused("rounds = 3", "round = 3", "round");
         refused("unit = \"seconds\"", "unit = \"hours\"", "hours");
+        refused("value = \"/seconds\"", "value = \"match (\"", "regular expression");
+        refused("sum /arrays/*/huge", "settled column 0", "column from 1");
     }
 }

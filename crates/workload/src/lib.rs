@@ -35,6 +35,7 @@
 mod btree;
 mod btree_grown;
 pub mod calibration;
+mod churn;
 mod crc32c;
 mod cycle;
 mod error;
@@ -121,6 +122,8 @@ pub enum Spec {
     HashInsert(HashInsertConfig),
     /// Random lookups in a B-tree.
     Tree(MemoryConfig),
+    /// Random replacement of allocated objects.
+    Churn(MemoryConfig),
     /// `a = b + s·c` over three arrays.
     Stream(MemoryConfig),
     /// A few very hot pages and a scan; huge pages gain nothing.
@@ -145,6 +148,7 @@ impl Spec {
             Self::HashMap(_) => hash_map::NAME,
             Self::HashInsert(_) => hash_insert::NAME,
             Self::Tree(_) => tree::NAME,
+            Self::Churn(_) => churn::NAME,
             Self::Stream(_) => stream::NAME,
             Self::TlbFriendly(_) => tlb_friendly::NAME,
             Self::RandomAccess(_) => random_access::NAME,
@@ -190,6 +194,7 @@ impl Spec {
             | Self::Gups(memory)
             | Self::HashMap(memory)
             | Self::Tree(memory)
+            | Self::Churn(memory)
             | Self::Stream(memory)
             | Self::BTree(memory)
             | Self::BTreeGrown(memory)
@@ -210,6 +215,7 @@ impl Spec {
                 Box::new(hash_insert::HashInsert::prepare(*config, machine, threads)?)
             }
             Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(*memory, machine)?),
+            Self::Churn(memory) => Box::new(churn::Churn::prepare(*memory, machine)?),
             Self::Stream(memory) => Box::new(stream::Stream::prepare(*memory, machine)?),
             Self::TlbFriendly(config) => {
                 Box::new(tlb_friendly::TlbFriendly::prepare(*config, machine)?)

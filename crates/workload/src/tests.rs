@@ -11,7 +11,7 @@ use super::*;
 
 const SMALL: MemoryConfig = MemoryConfig { footprint: Bytes::mib(16), ..MemoryConfig::DEFAULT };
 
-fn all() -> [Spec; 12] {
+fn all() -> [Spec; 13] {
     let hot_set =
         |pattern| Spec::HotSet(HotSetConfig { memory: SMALL, hot: Bytes::mib(6), pattern });
     let scan = Bytes::mib(4);
@@ -23,6 +23,7 @@ fn all() -> [Spec; 12] {
         Spec::HashMap(SMALL),
         Spec::HashInsert(HashInsertConfig { entries: 30_000, ..HashInsertConfig::DEFAULT }),
         Spec::Tree(SMALL),
+        Spec::Churn(SMALL),
         Spec::Stream(SMALL),
         Spec::TlbFriendly(TlbFriendlyConfig { memory: SMALL, scan, hot_pages: 64 }),
         Spec::RandomAccess(RandomAccessConfig { memory: SMALL, ..RandomAccessConfig::default() }),
@@ -177,6 +178,7 @@ fn invalid_runs_are_refused_before_memory_is_reserved() {
         Spec::Gups,
         Spec::HashMap,
         Spec::Tree,
+        Spec::Churn,
         Spec::Stream,
         Spec::PointerChase,
         Spec::BTree,

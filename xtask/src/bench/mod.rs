@@ -2,24 +2,14 @@
 
 mod alloc;
 mod arguments;
-mod bloat_free;
-mod census;
 mod cpu;
 mod daemon;
-mod debloat;
-mod fairness;
 mod gain;
 mod graph;
-mod malloc;
-mod micro;
-mod overhead;
 mod pairs;
 mod progress;
 mod records;
 mod signatures;
-mod startup;
-mod workload;
-mod yardstick;
 
 use std::path::{Path, PathBuf};
 
@@ -48,40 +38,12 @@ const BENCHES: &[Bench] = &[
         run: alloc::run,
     },
     Bench {
-        name: "bloat-free",
-        about: "what does debloating cost programs without bloat? \
-            [PAIRS=10] [SIZE=1GiB] [WORKLOAD…]",
-        example: "5 1GiB pointer-chase stream",
-        run: bloat_free::run,
-    },
-    Bench {
-        name: "census",
-        about: "how fast are the census and a split, and what do they cost the target? \
-            [RUNS=7] [SIZE=4GiB]",
-        example: "5 2GiB",
-        run: census::run,
-    },
-    Bench {
         name: "daemon",
         about: "what does the daemon gain and cost beside a changing mix of programs, compared \
             with THP never and always? [--minutes N=30] [--mode never,always,daemon] \
             [--limit SIZE=12GiB] [--seed N=1] [--output FILE] [--report FILE] [--plot FILE]",
         example: "--minutes 5 --mode never,daemon --output mix.ndjson",
         run: daemon::run,
-    },
-    Bench {
-        name: "debloat",
-        about: "what does each order of debloating cost one program? \
-            [RUNS=5] [SIZE=8GiB] [WORKLOAD…]",
-        example: "5 2GiB ra-hot",
-        run: debloat::run,
-    },
-    Bench {
-        name: "fairness",
-        about: "how evenly does debloating slow several programs down? \
-            [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]|20%|40%…]",
-        example: "8 2GiB btree+mc emd:10 exact heat 40%",
-        run: fairness::run,
     },
     Bench {
         name: "gain",
@@ -93,47 +55,12 @@ const BENCHES: &[Bench] = &[
         run: gain::run,
     },
     Bench {
-        name: "graph",
-        about: "are the graph kernels as fast as those of the GAP benchmark suite? \
-            [RUNS=5] [GRAPH|KERNEL…]; HUGEPILOT_GAPBS=DIR",
-        example: "7 bfs uniform:23:8",
-        run: graph::run,
-    },
-    Bench {
-        name: "malloc",
-        about: "is the preloaded malloc as fast as others, and on which pages? \
-            [RUNS=9] [SIZE=1GiB] [TEST…]",
-        example: "5 1GiB",
-        run: malloc::run,
-    },
-    Bench {
-        name: "micro",
-        about: "do the micro-benchmarks of `lab` agree with STREAM and multichase? \
-            [PAIRS=7] [SIZE=1GiB] [stream|latency|sweep…]; HUGEPILOT_STREAM=FILE, \
-            HUGEPILOT_MULTICHASE=FILE",
-        example: "5 512MiB",
-        run: micro::run,
-    },
-    Bench {
-        name: "overhead",
-        about: "what do sampling and recording cost the target and hugepilot? \
-            [record] [PAIRS=30|--pairs N] [--minutes N=0] [FOOTPRINT=4GiB] [HOT=512MiB] [RATE]",
-        example: "record --pairs 10 --minutes 1 2GiB 512MiB",
-        run: overhead::run,
-    },
-    Bench {
         name: "signatures",
         about: "how do the stalls of graph kernels vary over time, on base pages and THP? \
             [--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] \
             [--trials N] [--every TIME=100ms] [--events EVENT]...",
         example: "--scale 20 --trials 3",
         run: signatures::run,
-    },
-    Bench {
-        name: "startup",
-        about: "what does starting hugepilot cost, compared with starting `true`? [PAIRS=20]",
-        example: "20",
-        run: startup::run,
     },
 ];
 
@@ -213,11 +140,8 @@ mod tests {
     #[test]
     fn unknown_options_are_errors() {
         let bench = |name| BENCHES.iter().find(|bench| bench.name == name).unwrap();
-        let error = bench("overhead").require_known(&["record", "--minute", "1"]).unwrap_err();
-        assert!(
-            error.to_string().starts_with("bench overhead: no option \"--minute\"; "),
-            "{error}"
-        );
+        let error = bench("daemon").require_known(&["--minute", "1"]).unwrap_err().to_string();
+        assert!(error.starts_with("bench daemon: no option \"--minute\"; "), "{error}");
         for bench in BENCHES {
             bench.require_known(&bench.example.split(' ').collect::<Vec<_>>()).unwrap();
             bench.require_known(&["a", "--", "./x", "--other"]).unwrap();

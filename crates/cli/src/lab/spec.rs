@@ -22,6 +22,7 @@ impl Workload {
             Self::HashMap(args) => (Spec::HashMap(args.memory()), args.common.run()),
             Self::HashInsert(args) => (Spec::HashInsert(args.config()), args.run()),
             Self::Tree(args) => (Spec::Tree(args.memory()), args.common.run()),
+            Self::Churn(args) => (Spec::Churn(args.memory()), args.common.run()),
             Self::Stream(args) => (Spec::Stream(args.memory()), args.common.run()),
             Self::TlbFriendly(args) => (Spec::TlbFriendly(args.config()), args.plain.common.run()),
             Self::RandomAccess(args) => (Spec::RandomAccess(args.config()), args.common.run()),

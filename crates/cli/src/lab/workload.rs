@@ -47,6 +47,12 @@ Examples:
   hugepilot run --pages glibc-thp -- hugepilot lab workload tree --ops 5000000
                                                               malloc on THP, fixed work";
 
+const CHURN_EXAMPLES: &str = "\
+Examples:
+  hugepilot lab workload churn --size 1GiB                    ten seconds
+  hugepilot run --pages mimalloc -- hugepilot lab workload churn --steps 1000
+                                                              another malloc; percentiles";
+
 const STREAM_EXAMPLES: &str = "\
 Examples:
   hugepilot lab workload stream --pages base                  bandwidth on base pages
@@ -109,6 +115,9 @@ pub(super) enum Workload {
     /// Look up random keys in a B-tree from the global allocator
     #[command(after_help = format!("{TREE_EXAMPLES}\n\n{EXIT}"))]
     Tree(PlainArgs),
+    /// Replace random objects of the global allocator by others of 16 to 1023 bytes
+    #[command(after_help = format!("{CHURN_EXAMPLES}\n\n{EXIT}"))]
+    Churn(PlainArgs),
     /// Compute the triad a = b + s·c over three arrays
     ///
     /// The accesses are sequential, so huge pages gain little.

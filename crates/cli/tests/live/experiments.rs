@@ -112,3 +112,85 @@ fn a_failed_run_has_its_cause_and_is_repeated() {
     run(path).exits(1);
     assert_eq!(lines(path).len(), 12, "the failed runs were repeated");
 }
+
+/// A program with bloat beside another one, and acts on them.
+const ACTS: &str = r#"
+    name = "own"
+    claim = "it runs"
+    source = "a test"
+    rounds = 1
+    [measure]
+    schema = "hugepilot.workload/1"
+    value = "settled column 2"
+    unit = "per_second"
+    also = { freed_bytes = "/freed_bytes" }
+    [variables]
+    program = "lab workload random-access --size 32MiB --seconds 3 --interval 50ms"
+    [scale.small]
+    minutes = 1
+    memory = "64MiB"
+    [[cell]]
+    name = "alone"
+    run = "{program}"
+    beside = ["{program} --seed 2"]
+    [[cell]]
+    name = "split"
+    run = "{program}"
+    beside = ["{program} --seed 2"]
+    act = ["run --quiet --pages base -- true", "debloat --json --order exact --amount 1MiB {pids}"]
+    [[cell]]
+    name = "wrong"
+    run = "{program}"
+    act = ["debloat -p {pid} --order none"]
+    [[cell]]
+    name = "late"
+    run = "{program}"
+    act = ["run --quiet --pages base -- sleep 60"]
+    [[band]]
+    claim = "both alike"
+    cell = "split"
+    fairness = true
+    at_most = 1.0
+"#;
+
+#[test]
+fn acts_work_on_all_programs_of_a_cell_and_end_before_them() {
+    requires!(need::live());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("own.toml"), ACTS).unwrap();
+    let done = run(path);
+    assert!(done.exits(1).out().contains("both alike"), "{}", done.out());
+    let lines = lines(path);
+    let of = |cell: &str| lines.iter().find(|line| line["cell"] == cell).unwrap();
+    for cell in ["alone", "split"] {
+        let values = &of(cell)["values"];
+        assert!(["value", "value2"].iter().all(|name| values[name].is_f64()), "{}", of(cell));
+        assert_eq!(values["freed_bytes"].as_f64() >= Some(1048576.0), cell == "split", "{values}");
+    }
+    let cause = |cell: &str| of(cell)["failed"].as_str().unwrap().to_owned();
+    assert!(cause("wrong").contains("--order none: it failed (status 2)"), "{}", cause("wrong"));
+    assert!(cause("late").contains("did not outlast it"), "{}", cause("late"));
+}
+
+#[test]
+fn an_experiment_without_its_tool_says_how_to_get_it() {
+    requires!(need::live());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let tool = "[[tool]]\nname = \"suite\"\nenvironment = \"HUGEPILOT_NONE\"\nfile = \"none\"\n\
+                help = \"build it\"\n[[cell]]";
+    let text = EXPERIMENT.replacen("[[cell]]", tool, 1).replace("CELL", "--source {suite}/1");
+    fs::write(path.join("own.toml"), text).unwrap();
+    let done = run(path);
+    let text = done.exits(2).err();
+    assert!(text.contains("HUGEPILOT_NONE names no folder that holds none"), "{text}");
+    assert!(text.contains("help: build it"), "{text}");
+    assert_eq!(lines(path).len(), 0);
+    let mut with = command(path);
+    fs::write(path.join("none"), "").unwrap();
+    with.env("HUGEPILOT_NONE", path);
+    let found = Running::start(with).wait(LIMIT);
+    let cause = format!("{}/1", path.display());
+    assert!(found.exits(1).out().contains(&cause), "{}", found.out());
+}

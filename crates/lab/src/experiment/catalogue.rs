@@ -3,7 +3,7 @@
 use super::{Experiment, ExperimentError};
 
 /// Names and definitions, in order of `lab list`.
-const ALL: [(&str, &str); 20] = [
+const ALL: [(&str, &str); 32] = [
     ("tlb", include_str!("catalogue/tlb.toml")),
     ("tlb-walks", include_str!("catalogue/tlb-walks.toml")),
     ("arrays", include_str!("catalogue/arrays.toml")),
@@ -24,6 +24,18 @@ const ALL: [(&str, &str); 20] = [
     ("bandwidth", include_str!("catalogue/bandwidth.toml")),
     ("scaling", include_str!("catalogue/scaling.toml")),
     ("scarce", include_str!("catalogue/scarce.toml")),
+    ("debloat", include_str!("catalogue/debloat.toml")),
+    ("fairness", include_str!("catalogue/fairness.toml")),
+    ("bloat-free", include_str!("catalogue/bloat-free.toml")),
+    ("census", include_str!("catalogue/census.toml")),
+    ("overhead", include_str!("catalogue/overhead.toml")),
+    ("graph-peers", include_str!("catalogue/graph-peers.toml")),
+    ("allocators", include_str!("catalogue/allocators.toml")),
+    ("malloc-peers", include_str!("catalogue/malloc-peers.toml")),
+    ("stream-peers", include_str!("catalogue/stream-peers.toml")),
+    ("latency-peers", include_str!("catalogue/latency-peers.toml")),
+    ("sim-speed", include_str!("catalogue/sim-speed.toml")),
+    ("startup", include_str!("catalogue/startup.toml")),
 ];
 
 /// All experiments.
@@ -59,6 +71,7 @@ mod tests {
             assert!(experiment.scale["small"].minutes <= 15.0, "{name}");
             let prepared = experiment.file.iter().map(|file| &file.name);
             let known = prepared.chain(experiment.probe.iter().map(|probe| &probe.name));
+            let known = known.chain(experiment.tool.iter().map(|tool| &tool.name));
             let known: Vec<&String> = known.collect();
             for mut panel in
                 experiment.scale.keys().flat_map(|name| experiment.panels(name).unwrap())
@@ -66,13 +79,16 @@ mod tests {
                 for name in known
                     .iter()
                     .map(|name| name.to_string())
-                    .chain(["hugepilot", "round"].map(String::from))
+                    .chain(["hugepilot", "round", "pid", "pids"].map(String::from))
                 {
                     panel.set_word(&name, "x".to_owned());
                 }
                 let files = experiment.file.iter().flat_map(|file| [&file.run, &file.file]);
                 let held = experiment.weather.iter().flat_map(|weather| &weather.run);
-                let lines = experiment.cell.iter().map(|cell| &cell.run);
+                let lines = experiment
+                    .cell
+                    .iter()
+                    .flat_map(|cell| cell.beside.iter().chain(&cell.act).chain([&cell.run]));
                 for line in lines.chain(held).chain(files) {
                     assert!(panel.words(line).is_ok(), "{name}: {line}");
                 }

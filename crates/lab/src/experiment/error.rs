@@ -32,6 +32,16 @@ pub enum ExperimentError {
         /// Name.
         name: String,
     },
+    /// A program that the user provides is absent.
+    #[error("{environment} names no folder that holds {file}, and PATH has none")]
+    NoTool {
+        /// Environment variable.
+        environment: String,
+        /// File.
+        file: String,
+        /// Suggestion.
+        help: String,
+    },
     /// A line of a file of runs cannot be read.
     #[error("cannot read the runs of {}: line {line}: {cause}", path.display())]
     Runs {
@@ -85,8 +95,9 @@ impl ExperimentError {
     }
 
     /// Suggestion for the user.
-    pub fn help(&self) -> Option<&'static str> {
+    pub fn help(&self) -> Option<&str> {
         Some(match self {
+            Self::NoTool { help, .. } => help,
             Self::NoScale { .. } => "hugepilot lab list names the scales of each experiment",
             Self::Runs { .. } => "name another file: --output",
             Self::Mixed { .. } => "compare the machines apart, or permit several: --mixed",

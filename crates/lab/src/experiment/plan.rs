@@ -31,6 +31,12 @@ pub struct Due {
     pub round: u32,
     /// Words of the command line.
     pub words: Vec<String>,
+    /// Words of the command lines beside it.
+    pub beside: Vec<Vec<String>>,
+    /// Command lines that run meanwhile, in which pids lack.
+    pub act: Vec<String>,
+    /// Schema of the JSON object.
+    pub schema: String,
     /// Place of the value in the output.
     pub value: String,
     /// Digest of what runs.
@@ -97,11 +103,15 @@ pub fn plan(
             filled.set_word("round", (round + 1).to_string());
             for cell in order.into_iter().map(|cell| cells[cell]) {
                 let words = filled.words(&cell.run)?;
+                let beside = cell.beside.iter().map(|line| filled.words(line));
+                let beside = beside.collect::<Result<Vec<_>, _>>()?;
+                let schema = cell.schema.as_ref().unwrap_or(&experiment.measure.schema).clone();
                 let value = cell.value.as_ref().unwrap_or(&experiment.measure.value);
                 let digest = experiment.digest(scale, panel, weather, cell);
                 if !done.contains(&(&*digest, round)) {
-                    let (cell, value) = (cell.name.clone(), value.clone());
-                    runs.push(Due { cell, round, words, value, digest });
+                    let (act, value) = (cell.act.clone(), value.clone());
+                    let cell = cell.name.clone();
+                    runs.push(Due { cell, round, words, beside, act, schema, value, digest });
                 }
             }
         }

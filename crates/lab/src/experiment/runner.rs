@@ -1,20 +1,20 @@
 //! Runs what is due of an experiment, and appends each run to its file.
 
+mod cell;
 mod process;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use hugepilot_kernel::system::SystemMeter;
 use hugepilot_kernel::{Root, cpu, memory, system};
 use hugepilot_units::Bytes;
 use serde_json::Value;
 
-use self::process::{Command, Ran};
+use self::process::Command;
 use super::plan::{Due, Group, Shard, plan};
 use super::runs::{self, LabMachine, LabRun, RunsFile, SCHEMA};
 use super::values::{number, objects, with_schema};
-use super::{Experiment, ExperimentError, Panel, PreparedFile};
+use super::{Experiment, ExperimentError, Panel, PreparedFile, Tool};
 
 /// Longest time of a command, unless the whole experiment takes longer.
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -98,6 +98,7 @@ impl Lab<'_> {
         let mut panels = self.experiment.panels(&self.options.scale)?;
         for panel in &mut panels {
             panel.set_word("hugepilot", self.options.program.display().to_string());
+            self.find_tools(panel)?;
             for file in &self.experiment.file {
                 let path = self.options.data.join(panel.filled(&file.file)?);
                 panel.set_word(&file.name, path.display().to_string());
@@ -110,7 +111,7 @@ impl Lab<'_> {
                 show(Event::Prepares(&probe.name));
                 let words = panel.words(&probe.run)?;
                 let ran = self.command(&words)?.output(self.timeout, self.interrupted)?;
-                let found = objects(&ran.output);
+                let found = objects(&ran.printed.text);
                 let value = with_schema(&found, &probe.schema);
                 let value = value.and_then(|object| number(object, &probe.value));
                 let value = value.ok_or_else(|| ExperimentError::Command {
@@ -121,6 +122,25 @@ impl Lab<'_> {
             }
         }
         Ok(panels)
+    }
+
+    /// Sets the variables of the user's programs.
+    fn find_tools(&self, panel: &mut Panel) -> Result<(), ExperimentError> {
+        for Tool { name, environment, file, help } in &self.experiment.tool {
+            let stated =
+                std::env::var_os(environment).and_then(|path| std::path::absolute(path).ok());
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let folders =
+                stated.map_or_else(|| std::env::split_paths(&path).collect(), |one| vec![one]);
+            let folder = folders.into_iter().find(|folder| folder.join(file).is_file());
+            let folder = folder.ok_or_else(|| ExperimentError::NoTool {
+                environment: environment.clone(),
+                file: file.clone(),
+                help: help.clone(),
+            })?;
+            panel.set_word(name, folder.display().to_string());
+        }
+        Ok(())
     }
 
     /// Makes a file, under another name until it is whole.
@@ -180,7 +200,7 @@ impl Lab<'_> {
             show(Event::Begins(group, due, *count, all));
             let mut run = self.begun(group, due, reached.clone());
             if failed.is_none() {
-                self.measure(due, &mut run)?;
+                self.measure(group, due, &mut run)?;
                 failed = holders.iter_mut().find_map(Command::lost).map(|cause| {
                     run.values.clear();
                     format!("the weather did not last: {cause}")
@@ -229,51 +249,6 @@ impl Lab<'_> {
             steal_ratio: None,
             values: Default::default(),
             failed: None,
-        }
-    }
-
-    /// Runs a cell, and reads its values.
-    fn measure(&self, due: &Due, run: &mut LabRun) -> Result<(), ExperimentError> {
-        let mut meter = SystemMeter::open(&Root::live());
-        let before = meter.read().cpu;
-        let begun = Instant::now();
-        let ran = self.command(&due.words)?.output(self.timeout, self.interrupted)?;
-        run.seconds = begun.elapsed().as_secs_f64();
-        run.steal_ratio = before.zip(meter.read().cpu).and_then(|(before, after)| {
-            let all = |of: &system::CpuTimes| of.user + of.system + of.idle + of.steal;
-            let spent = (all(&after) - all(&before)).as_seconds();
-            (spent > 0.0).then(|| (after.steal - before.steal).as_seconds() / spent)
-        });
-        let found = objects(&ran.output);
-        match self.value(due, &ran, &found) {
-            Ok(value) => _ = run.values.insert("value".to_owned(), value),
-            Err(missing) => {
-                run.failed = Some(ran.cause(missing));
-                return Ok(());
-            }
-        }
-        for (name, place) in &self.experiment.measure.also {
-            let of = found.iter().rev().find_map(|object| number(object, place));
-            run.values.extend(of.map(|value| (name.clone(), value)));
-        }
-        Ok(())
-    }
-
-    /// The value in the output of a cell; else what is missing.
-    fn value(&self, due: &Due, ran: &Ran, found: &[Value]) -> Result<f64, &'static str> {
-        let measure = &self.experiment.measure;
-        if ran.status.is_none() {
-            return Err("it was killed, or its time was over");
-        }
-        let object = with_schema(found, &measure.schema).ok_or("it printed no result")?;
-        if measure.check.as_ref().is_some_and(|at| object.pointer(at) != Some(&true.into())) {
-            return Err("its result is wrong or was not verified");
-        }
-        let value = number(object, &due.value).ok_or("its result has no value")?;
-        if value.is_finite() && value > 0.0 {
-            Ok(value)
-        } else {
-            Err("its value is not above zero")
         }
     }
 }

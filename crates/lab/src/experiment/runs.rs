@@ -81,8 +81,21 @@ impl LabMachine {
 impl LabRun {
     /// The value of its experiment's measure.
     pub fn value(&self) -> Option<f64> {
-        self.values.get("value").copied().filter(|value| value.is_finite() && *value > 0.0)
+        self.value_of(1)
     }
+
+    /// The value of the program with this number, from 1: that of the cell, or of one beside it.
+    pub fn value_of(&self, program: usize) -> Option<f64> {
+        self.values
+            .get(&value_name(program))
+            .copied()
+            .filter(|value| value.is_finite() && *value > 0.0)
+    }
+}
+
+/// Name of the value of the program with this number, from 1.
+pub fn value_name(program: usize) -> String {
+    if program == 1 { "value".to_owned() } else { format!("value{program}") }
 }
 
 /// Digest of texts that determine a run (FNV-1a, 64 bits, in hexadecimal).

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_reports::experiment::{
     BandReport, CellReport, ExperimentReport, ExperimentVerdict, FailedRuns,
 };
-use hugepilot_stats::{Ratios, Spread};
+use hugepilot_stats::{Ratios, Spread, fairness};
 
 use super::runs::LabRun;
 use super::{Band, Experiment, ExperimentError, MeasureUnit, Panel, Speedup};
@@ -46,7 +46,7 @@ pub fn judge(
         source: experiment.source.clone(),
         scale: scale.to_owned(),
         unit: match experiment.measure.unit {
-            MeasureUnit::Seconds => "seconds",
+            MeasureUnit::Seconds | MeasureUnit::Nanoseconds => "seconds",
             MeasureUnit::PerSecond => "per_second",
             MeasureUnit::Speedup => "speedup",
             MeasureUnit::Count => "count",
@@ -90,16 +90,32 @@ impl Runs<'_> {
 
     /// The values of these runs.
     fn values(&self, panel: &str, weather: &str, cell: &str) -> BTreeMap<(String, u32), f64> {
+        self.values_of(1, panel, weather, cell)
+    }
+
+    /// The values of a program of these runs.
+    fn values_of(
+        &self,
+        program: usize,
+        panel: &str,
+        weather: &str,
+        cell: &str,
+    ) -> BTreeMap<(String, u32), f64> {
         let runs = self.of(panel, weather, cell).into_iter();
-        runs.filter_map(|(key, run)| Some((key, run.value()?))).collect()
+        runs.filter_map(|(key, run)| Some((key, run.value_of(program)?))).collect()
     }
 
     /// Speedups of a cell over another one in the rounds that have both.
     fn ratios(&self, panel: &str, weather: &str, cell: &str, over: &str) -> Ratios {
-        let [this, that] = [cell, over].map(|cell| self.values(panel, weather, cell));
+        self.ratios_of(1, panel, weather, [cell, over])
+    }
+
+    /// Speedups of a program in a cell over the same one in another cell.
+    fn ratios_of(&self, program: usize, panel: &str, weather: &str, cells: [&str; 2]) -> Ratios {
+        let [this, that] = cells.map(|cell| self.values_of(program, panel, weather, cell));
         let rounds = this.iter().filter_map(|(round, this)| Some((*this, *that.get(round)?)));
         Ratios::of(rounds.map(|(this, that)| match self.experiment.measure.unit {
-            MeasureUnit::Seconds | MeasureUnit::Count => that / this,
+            MeasureUnit::Seconds | MeasureUnit::Nanoseconds | MeasureUnit::Count => that / this,
             MeasureUnit::PerSecond | MeasureUnit::Speedup => this / that,
         }))
     }
@@ -141,11 +157,23 @@ impl Runs<'_> {
 
     /// The median speedup that a band names.
     fn speedup(&self, panel: &str, speedup: &Speedup) -> Option<f64> {
+        self.speedup_of(1, panel, speedup)
+    }
+
+    fn speedup_of(&self, program: usize, panel: &str, speedup: &Speedup) -> Option<f64> {
         let Speedup { cell, over, weather } = speedup;
         let over = &self.experiment.cell[self.experiment.cell_of(over.as_deref())].name;
         let weather = &self.experiment.weather[self.experiment.weather_of(weather.as_deref())].name;
-        let ratios = self.ratios(panel, weather, cell, over);
+        let ratios = self.ratios_of(program, panel, weather, [cell, over]);
         ratios.median().filter(|_| ratios.count() >= self.experiment.rounds as usize)
+    }
+
+    /// Fairness of the slowdowns of all programs of a cell.
+    fn fairness(&self, panel: &str, speedup: &Speedup) -> Option<f64> {
+        let cell = &self.experiment.cell[self.experiment.cell_of(Some(&speedup.cell))];
+        let slowdown = |program| Some(1.0 / self.speedup_of(program, panel, speedup)?);
+        let slowdowns = (1..=cell.beside.len() + 1).map(slowdown).collect::<Option<Vec<_>>>()?;
+        fairness(&slowdowns).map(|fair| fair.fairness_ratio)
     }
 
     fn band(&self, panel: &str, band: &Band) -> BandReport {
@@ -158,6 +186,7 @@ impl Runs<'_> {
                 let weather = &self.experiment.weather[weather].name;
                 self.also(panel, weather, cell).get(name).copied()
             }
+            (None, None) if band.fairness => self.fairness(panel, &band.speedup),
             (None, None) => speedup,
             (None, Some(whole)) => {
                 let whole = self.speedup(panel, whole);
@@ -261,6 +290,31 @@ mod tests {
         assert_eq!(report.verdict, ExperimentVerdict::InPart, "the other panels have no runs");
         assert_eq!((report.runs, report.due_runs, report.noisy_runs), (12, 48, 0));
         assert_eq!(report.cells[3].published_speedup, Some(1.02));
+    }
+
+    #[test]
+    fn programs_of_a_cell_are_slowed_down_evenly_or_not() {
+        let text = TEXT.replacen("published =", "beside = [\"a\", \"b\"]\npublished =", 1);
+        let text =
+            text.replacen("run = \"graph run", "beside = [\"a\", \"b\"]\nrun = \"graph run", 1);
+        let share = "share_of = { cell = \"thp\", weather = \"none\" }";
+        let experiment =
+            Experiment::parse(&text.replacen(share, "fairness = true", 1), "x").unwrap();
+        let panel = &experiment.panels("small").unwrap()[0];
+        let mut all = runs([1.5; 3], [1.0; 3]);
+        for run in &mut all {
+            let of = &experiment.weather[experiment.weather_of(Some(&run.weather))];
+            let cell = &experiment.cell[experiment.cell_of(Some(&run.cell))];
+            run.digest = experiment.digest("small", panel, of, cell);
+            let value = run.values["value"];
+            // By hand: slowdowns 1, 1 and 4, so σ/μ is √2/2.
+            let slow = if run.cell == "thp" { 4.0 } else { 1.0 };
+            run.values.extend([("value2".to_owned(), value), ("value3".to_owned(), slow * value)]);
+        }
+        let fairness = |all: &[LabRun]| judge(&experiment, "small", all).unwrap().bands[0].value;
+        assert!((fairness(&all).unwrap() - (1.0 - 0.5_f64.sqrt())).abs() < 1e-9);
+        all.iter_mut().for_each(|run| _ = run.values.remove("value3"));
+        assert_eq!(fairness(&all), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 
 use crate::experiment::ExperimentError;
-use crate::experiment::values::objects;
+use crate::experiment::values::{Printed, objects};
 
 /// Interval in which an interruption is noticed.
 const TICK: Duration = Duration::from_millis(50);
@@ -25,24 +25,28 @@ pub(super) struct Command {
     child: StartedProgram,
     /// Its stdout and stderr.
     output: File,
+    begun: Instant,
+    /// Once it ended, its exit status, and the time until then.
+    end: Option<(Option<i32>, Duration)>,
 }
 
 /// A command that ended.
 pub(super) struct Ran {
     /// Exit status; `None` if a signal killed it or its time was over.
     pub(super) status: Option<i32>,
-    /// Its stdout and stderr.
-    pub(super) output: String,
+    /// Output and cost.
+    pub(super) printed: Printed,
 }
 
 impl Ran {
     /// `missing`, with the exit status and the error that it printed.
     pub(super) fn cause(&self, missing: &str) -> String {
         let status = self.status.map_or("killed".to_owned(), |status| format!("status {status}"));
-        let objects = objects(&self.output);
+        let text = &self.printed.text;
+        let objects = objects(text);
         let error = objects.iter().rev().find_map(|object| object["error"].as_str());
-        let named = || self.output.lines().rev().find(|line| line.starts_with("hugepilot: "));
-        let line = error.or_else(named).or_else(|| self.output.lines().last()).unwrap_or_default();
+        let named = || text.lines().rev().find(|line| line.starts_with("hugepilot: "));
+        let line = error.or_else(named).or_else(|| text.lines().last()).unwrap_or_default();
         format!("{missing} ({status}): {}", line.chars().take(300).collect::<String>())
     }
 }
@@ -63,11 +67,11 @@ impl Command {
             ..Program::inheriting(program, &arguments, &environment)
         })?;
         child.release()?;
-        Ok(Self { child, output })
+        Ok(Self { child, output, begun: Instant::now(), end: None })
     }
 
     /// The output so far.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let length = self.output.metadata().map_or(0, |data| data.len());
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         let read = self.output.read_at(&mut bytes, 0).unwrap_or(0);
@@ -76,11 +80,11 @@ impl Command {
     }
 
     /// Waits until `seen` has something; `None` if `timeout` was over before.
-    fn until<T>(
+    pub(super) fn until<T>(
         &mut self,
         timeout: Duration,
         interrupted: &dyn Fn() -> bool,
-        seen: impl Fn(&mut Self) -> Option<T>,
+        mut seen: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>, ExperimentError> {
         let begun = Instant::now();
         loop {
@@ -106,11 +110,19 @@ impl Command {
         let ended = self.until(timeout, interrupted, Self::ended);
         if let Ok(Some(status)) = ended {
             self.child.end_rest();
-            return Ok(Ran { status, output: self.text() });
+            return Ok(self.ran(status));
         }
-        let output = self.text();
+        let ran = self.ran(None);
         self.end();
-        ended.map(|_| Ran { status: None, output })
+        ended.map(|_| ran)
+    }
+
+    fn ran(&self, status: Option<i32>) -> Ran {
+        let time = self.end.map_or_else(|| self.begun.elapsed(), |(_, time)| time);
+        let peak = self.child.last_use().map(|last| last.usage.peak_resident);
+        let peak_bytes = peak.map_or(0.0, |peak| peak.as_f64());
+        let seconds = time.as_secs_f64();
+        Ran { status, printed: Printed { text: self.text(), seconds, peak_bytes, acted: 0..0 } }
     }
 
     /// Waits for the first JSON object that it prints, while it goes on; or returns why it ended
@@ -120,31 +132,60 @@ impl Command {
         timeout: Duration,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Result<Value, String>, ExperimentError> {
-        let printed = |command: &mut Self| {
-            if let Some(cause) = command.lost() {
-                return Some(Err(cause));
-            }
-            let object = objects(&command.text()).into_iter().next()?;
+        self.first(timeout, interrupted, |text| {
+            let object = objects(text).into_iter().next()?;
             let shortfall = &object["shortfall"];
             Some(if shortfall.is_null() { Ok(object) } else { Err(shortfall.to_string()) })
+        })
+    }
+
+    /// Waits for its line `ready PID`, while it goes on, and returns the pid; or why it ended
+    /// without one.
+    pub(super) fn ready_pid(
+        &mut self,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Result<String, String>, ExperimentError> {
+        self.first(timeout, interrupted, |text| {
+            let (lines, _) = text.rsplit_once('\n')?;
+            let pid = lines.lines().find_map(|line| line.strip_prefix("ready "))?;
+            Some(Ok(pid.split_whitespace().next()?.to_owned()))
+        })
+    }
+
+    /// Waits until its output has something.
+    fn first<T>(
+        &mut self,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+        found: impl Fn(&str) -> Option<Result<T, String>>,
+    ) -> Result<Result<T, String>, ExperimentError> {
+        let seen = |command: &mut Self| {
+            let cause = command.lost();
+            cause.map_or_else(|| found(&command.text()), |cause| Some(Err(cause)))
         };
-        let printed = self.until(timeout, interrupted, printed)?;
-        Ok(printed.unwrap_or_else(|| Err("its time was over".to_owned())))
+        let seen = self.until(timeout, interrupted, seen)?;
+        Ok(seen.unwrap_or_else(|| Err("its time was over".to_owned())))
     }
 
     /// Why a holder holds no longer; `None` if it does.
     pub(super) fn lost(&mut self) -> Option<String> {
         let status = self.ended()?;
-        Some(Ran { status, output: self.text() }.cause("it ended"))
+        Some(self.ran(status).cause("it ended"))
     }
 
     /// The exit status, if it ended; of an end by a signal, `None` within.
-    fn ended(&mut self) -> Option<Option<i32>> {
-        match self.child.changed() {
-            Ok(Some((Change::Exited(status), _))) => Some(Some(status)),
-            Ok(Some((Change::Killed(_), _))) | Err(_) => Some(None),
-            Ok(_) => None,
+    pub(super) fn ended(&mut self) -> Option<Option<i32>> {
+        // The child is reaped once.
+        if self.end.is_none() {
+            let status = match self.child.changed() {
+                Ok(Some((Change::Exited(status), _))) => Some(status),
+                Ok(Some((Change::Killed(_), _))) | Err(_) => None,
+                Ok(_) => return None,
+            };
+            self.end = Some((status, self.begun.elapsed()));
         }
+        self.end.map(|(status, _)| status)
     }
 
     /// Requests its end, and waits for it.
