@@ -1,14 +1,14 @@
 //! `hugepilot lab list`, `run`, `report` and `merge`: experiments and their runs.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use hugepilot_kernel::{OwnMemory, file};
 use hugepilot_lab::experiment::plan::{Shard, merge};
 use hugepilot_lab::experiment::runner::{Event, RunOptions, run as run_experiment};
-use hugepilot_lab::experiment::runs::{self, LabRun, RunsFile};
+use hugepilot_lab::experiment::runs::{self, LabRun};
 use hugepilot_lab::experiment::verdict::judge;
 use hugepilot_lab::experiment::{Experiment, ExperimentError, catalogue};
 use hugepilot_render::command_text;
@@ -19,6 +19,7 @@ use hugepilot_units::Bytes;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::new_file::{Output, require_free};
 use crate::output::{Progress, finish, finish_report, note, width};
 use crate::recover;
 
@@ -108,6 +109,9 @@ pub(super) struct MergeArgs {
     /// File of the merged runs
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: PathBuf,
+    /// Replace the file of merged runs, if it exists
+    #[arg(long)]
+    force: bool,
     /// Permit runs of several machines
     #[arg(long)]
     mixed: bool,
@@ -131,7 +135,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     check_memory(&experiment, &args.scale)?;
     let default = PathBuf::from(format!("lab/{}.ndjson", experiment.name));
     let output = args.output.clone().unwrap_or(default);
-    crate::new_file::require_free(&output, true)?;
+    require_free(&output, true)?;
     create_folder(&args.data)?;
     if let Some(folder) = output.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         create_folder(folder)?;
@@ -242,10 +246,14 @@ fn report(experiments: &[Experiment], runs: &[LabRun]) -> LabReport {
 }
 
 pub(super) fn merge_files(args: &MergeArgs) -> anyhow::Result<Exit> {
-    crate::new_file::require_free(&args.output, false)?;
+    require_free(&args.output, args.force)?;
     let merged = read(&args.files, args.mixed)?;
-    let mut file = RunsFile::open(&args.output).map_err(failed)?;
-    merged.iter().try_for_each(|run| file.append(run)).map_err(failed)?;
+    let mut file = Output::create(&args.output, "the merged runs", "-o", args.force)?;
+    for run in merged {
+        let line = serde_json::to_string(&run)? + "\n";
+        file.write_all(line.as_bytes())?;
+    }
+    file.finish()?;
     Ok(Exit::Yes)
 }
 
