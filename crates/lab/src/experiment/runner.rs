@@ -128,8 +128,9 @@ impl Lab<'_> {
         let error = |source| ExperimentError::file("write", path, source);
         std::fs::create_dir_all(&self.options.data).map_err(error)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Another job may make the same file.
-        let partial = path.with_file_name(format!("partial-{}-{name}", std::process::id()));
+        // Another job may make the same file, on another node or in a container with equal pids.
+        let unique = format!("{}-{}", self.options.shard.number, std::process::id());
+        let partial = path.with_file_name(format!("partial-{unique}-{name}"));
         let mut panel = panel.clone();
         panel.set_word(&file.name, partial.display().to_string());
         let words = panel.words(&file.run)?;
