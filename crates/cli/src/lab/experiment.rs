@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use hugepilot_kernel::{OwnMemory, file};
+use hugepilot_kernel::{OwnMemory, Root, file};
 use hugepilot_lab::experiment::plan::{Shard, merge};
 use hugepilot_lab::experiment::runner::{Event, RunOptions, run as run_experiment};
 use hugepilot_lab::experiment::runs::{self, LabRun};
 use hugepilot_lab::experiment::verdict::judge;
 use hugepilot_lab::experiment::{Experiment, ExperimentError, catalogue};
+use hugepilot_record::Sentence as _;
 use hugepilot_render::command_text;
 use hugepilot_reports::experiment::{LIST_SCHEMA, LabList, LabReport, ListedExperiment, SCHEMA};
 
@@ -25,6 +27,8 @@ use crate::recover;
 
 /// Largest file that defines an experiment.
 const MAX_DEFINITION: Bytes = Bytes::mib(1);
+/// Time to measure the activity of the machine before the first run.
+const ACTIVITY: Duration = Duration::from_secs(2);
 
 /// List the experiments: claim, source and time of each
 #[derive(Debug, Args)]
@@ -152,8 +156,11 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     recover::pending();
     let interrupt = Interrupt::listen()?;
     let progress = Progress::new();
-    let mut failures = 0;
+    let (mut failures, mut is_first) = (0, true);
     let ran = run_experiment(&experiment, &options, &|| interrupt.is_asked(), &mut |event| {
+        if std::mem::take(&mut is_first) {
+            warn_of_noise(&progress, &interrupt);
+        }
         failures += u32::from(matches!(&event, Event::Ended(run) if run.failed.is_some()));
         narrate(&progress, &event);
     });
@@ -183,6 +190,16 @@ fn create_folder(path: &Path) -> Result<(), Failure> {
     };
     let failure = Failure::new(format!("cannot create the folder {}", path.display()), Exit::Error);
     Err(failure.because(cause).with_help(["name another folder: --data, --output".to_owned()]))
+}
+
+/// Prints a warning for each cause of noise, once, before the first command runs.
+fn warn_of_noise(progress: &Progress, interrupt: &Interrupt) {
+    progress.now("measuring the activity of the machine".to_owned());
+    let stopped = || interrupt.is_asked();
+    let activity = hugepilot_lab::quiet(&Root::live(), ACTIVITY, &stopped);
+    for noise in activity.map(|report| report.reasons).unwrap_or_default() {
+        progress.round(&format!("warning: runs will be noisy: {}", noise.text()));
+    }
 }
 
 fn narrate(progress: &Progress, event: &Event<'_>) {
