@@ -14,6 +14,7 @@ use hugepilot_lab::experiment::verdict::judge;
 use hugepilot_lab::experiment::{Experiment, ExperimentError, catalogue};
 use hugepilot_record::Sentence as _;
 use hugepilot_render::command_text;
+use hugepilot_render::model::Document as _;
 use hugepilot_reports::experiment::{LIST_SCHEMA, LabList, LabReport, ListedExperiment, SCHEMA};
 
 use hugepilot_units::Bytes;
@@ -22,8 +23,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::new_file::{Output, require_free};
-use crate::output::{Progress, finish, finish_report, note, width};
+use crate::output::{Progress, finish, finish_report, is_stdout, note, width};
 use crate::recover;
+use crate::report::write_report;
 
 /// Largest file that defines an experiment.
 const MAX_DEFINITION: Bytes = Bytes::mib(1);
@@ -79,8 +81,7 @@ pub(super) struct RunArgs {
 #[command(after_help = "\
 Examples:
   hugepilot lab report                                    all of lab/*.ndjson
-  hugepilot lab report lab/pressure.ndjson --json > p.json && hugepilot report p.json -o p.html
-                                                          a page for a browser
+  hugepilot lab report lab/pressure.ndjson -o p.html      a page for a browser
   hugepilot lab report a.ndjson b.ndjson --mixed          runs of several machines
 
 Exit status: 0 reported, 2 error")]
@@ -88,6 +89,14 @@ pub(super) struct ReportArgs {
     /// Files of runs [default: lab/*.ndjson]
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
+    /// File of the report, such as x.html, in the format of its extension [default: text on the
+    /// standard output]
+    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath,
+          conflicts_with = "json")]
+    output: Option<PathBuf>,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
     /// Definition of an experiment of your own; repeatable
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     experiment: Vec<PathBuf>,
@@ -237,7 +246,11 @@ pub(super) fn report_runs(args: &ReportArgs) -> anyhow::Result<Exit> {
     for name in unknown {
         note(&format!("note: runs of {name} are not reported: --experiment FILE defines it"));
     }
-    finish_report(&report(&experiments, &runs), args.json)?;
+    let report = report(&experiments, &runs);
+    match args.output.as_deref().filter(|path| !is_stdout(path)) {
+        Some(path) => write_report(&report.document(), path, args.force)?,
+        None => finish_report(&report, args.json)?,
+    }
     Ok(Exit::Yes)
 }
 
