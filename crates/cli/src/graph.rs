@@ -168,8 +168,9 @@ struct CommonArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Pages of each array, such as 'property=thp:20%,edges=base'. Arrays: offsets, edges, weights,
-    /// in-offsets, in-edges, in-weights, property, worklist, all. Pages: base (huge pages forbidden),
-    /// system (by the THP setting), thp[:PREFIX%], collapse[:PREFIX%], hugetlb, hugetlb-1g
+    /// in-offsets, in-edges, in-weights, property, worklist, all. Pages: base (huge pages
+    /// forbidden), system (by the THP setting), thp[:PREFIX%], collapse[:PREFIX%], hugetlb,
+    /// hugetlb-1g
     #[arg(long, value_name = "PLAN", default_value = "base")]
     pages: String,
     /// Output as one JSON object (schema hugepilot.graph/2)

@@ -261,6 +261,17 @@ fn stalls(inputs: &[(String, Input)], format: Format) -> anyhow::Result<Vec<u8>>
     })
 }
 
+/// Writes a report to a file, in the format that its extension means.
+pub(crate) fn write_report(report: &Report, path: &Path, force: bool) -> anyhow::Result<()> {
+    let Some(format) = Format::of(path).filter(|format| !format.is_profile()) else {
+        let error = format!("cannot choose a format for {}", path.display());
+        let failure = Failure::new(error, Exit::Error).because("its name has no known extension");
+        let help = "end the name with .html, .svg, .md, .csv, .json, .om or .txt".to_owned();
+        return Err(failure.with_help([help]).into());
+    };
+    write(path, force, written(report, format, false).as_bytes())
+}
+
 fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
     let mut file = Output::create(path, "the report", "-o", force)?;
     file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;

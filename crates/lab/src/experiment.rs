@@ -225,6 +225,7 @@ pub struct Band {
 
 /// Speedup of a cell over another one, in one weather.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Speedup {
     /// Cell.
     pub cell: String,
@@ -283,12 +284,23 @@ impl Experiment {
         {
             return Err(format!("the band {:?} has no limit", band.claim));
         }
-        let speedups =
-            self.band.iter().flat_map(|band| [Some(&band.speedup), band.share_of.as_ref()]);
-        for speedup in speedups.flatten() {
-            cell(&speedup.cell)?;
-            speedup.over.as_deref().map_or(Ok(()), cell)?;
-            speedup.weather.as_deref().map_or(Ok(()), weather)?;
+        for band in &self.band {
+            let in_band = |cause: String| format!("the band {:?}: {cause}", band.claim);
+            for speedup in [Some(&band.speedup), band.share_of.as_ref()].into_iter().flatten() {
+                let over = speedup.over.as_deref();
+                [Some(&*speedup.cell), over].into_iter().flatten().try_for_each(cell)?;
+                speedup.weather.as_deref().map_or(Ok(()), weather)?;
+                // A further value is of the cell alone.
+                let base = band.also.is_none().then(|| self.cell_of(over));
+                let held = &self.weather[self.weather_of(speedup.weather.as_deref())];
+                for of in [Some(self.cell_of(Some(&speedup.cell))), base].into_iter().flatten() {
+                    let Cell { name, .. } = &self.cell[of];
+                    if !self.cell[of].is_in(held) {
+                        let cause = format!("cell {name:?} does not run in {:?}", held.name);
+                        return Err(in_band(cause));
+                    }
+                }
+            }
         }
         let further: Vec<&str> = self.measure.also.keys().map(String::as_str).collect();
         for name in self.band.iter().filter_map(|band| band.also.as_deref()) {
@@ -576,5 +588,16 @@ pub(crate) mod tests {
         refused("unit = \"seconds\"", "unit = \"hours\"", "hours");
         refused("value = \"/seconds\"", "value = \"match (\"", "regular expression");
         refused("sum /arrays/*/huge", "settled column 0", "column from 1");
+        // Keys within a band, whose fields are flattened, and within a share.
+        refused("weather = \"scarce\"", "wether = \"scarce\"", "`wether`");
+        refused("\"thp\", weather = \"none\"", "\"thp\", wether = \"none\"", "`wether`");
+        refused("weather = \"none\" }", "weather = \"nome\" }", "no weather is named \"nome\"");
+        for cell in ["base", "thp"] {
+            let name = format!("name = \"{cell}\"\n");
+            let only = format!("{name}weather = [\"none\"]\n");
+            let cause =
+                format!("\"half of it is left\": cell \"{cell}\" does not run in \"scarce\"");
+            refused(&name, &only, &cause);
+        }
     }
 }

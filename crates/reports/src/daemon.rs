@@ -421,50 +421,6 @@ pub struct Totals {
 mod tests {
     use super::*;
 
-    fn line(event: Event) -> DaemonLine {
-        let memory = MemoryUse {
-            use_ratio: 0.81,
-            used_bytes: Bytes::mib(810),
-            limit_bytes: Bytes::mib(1000),
-            hard_limit_use_ratio: 0.81,
-            psi_some_ratio: None,
-            high_ratio: Share::percent(80.0),
-            low_ratio: Share::percent(65.0),
-            critical_ratio: Share::percent(92.0),
-            psi_start_ratio: Share::percent(20.0),
-            dry_run: false,
-        };
-        DaemonLine { schema: SCHEMA.to_owned(), unix_seconds: 1.5, cgroup: None, event, memory }
-    }
-
-    #[test]
-    fn every_line_has_its_event_and_the_memory_use() {
-        let working = line(Event::Working { cause: WorkCause::High });
-        let json = serde_json::to_value(&working).unwrap();
-        assert_eq!(json["schema"], "hugepilot.daemon/4");
-        assert_eq!((&json["event"], &json["cause"]), (&"working".into(), &"high".into()));
-        assert_eq!((&json["use_ratio"], &json["high_ratio"]), (&0.81.into(), &0.8.into()));
-        assert!(json["psi_some_ratio"].is_null());
-    }
-
-    #[test]
-    fn lines_are_read_as_they_were_written() {
-        let totals = Totals { freed_bytes: Bytes::gib(1), seconds: 2.5, ..Totals::default() };
-        let recollapsed = Event::Recollapsed {
-            pid: Pid(7),
-            command: "x".into(),
-            regions: 3,
-            excluded: 1,
-            cause: RecollapseCause::NotKhugepaged,
-        };
-        for event in [Event::Stopped(totals), recollapsed, Event::Reloaded { error: None }] {
-            let line = line(event);
-            let text = serde_json::to_string(&line).unwrap();
-            assert!(!text.contains('\n'));
-            assert_eq!(serde_json::from_str::<DaemonLine>(&text).unwrap(), line);
-        }
-    }
-
     #[test]
     fn the_processes_that_wait_are_counted_without_zeros() {
         let text = |idle, resting, new| WaitingCause::NoneInTurn { idle, resting, new }.text();

@@ -193,10 +193,15 @@ impl Document for LabReport {
             all.summary.push(format!("{}: {}.", one.name, sentence(one)));
             all.add(bands(one));
             all.add(cells(one));
-            all.add(bars(one));
+            all.add(speedups(one));
             all.add(noise(one));
         }
-        let facts = [("machine", &self.machines), ("version", &self.versions)];
+        let runs = self.experiments.iter().map(|one| {
+            let ExperimentReport { name, scale, due_runs, .. } = one;
+            format!("{name}, scale {scale}: {} of {due_runs} with a value", good_runs(one))
+        });
+        let runs: Vec<String> = runs.collect();
+        let facts = [("machine", &self.machines), ("version", &self.versions), ("runs", &runs)];
         let rows = facts.into_iter().flat_map(|(name, values)| {
             values.iter().map(move |value| [Cell::from(name), Cell::from(value.clone())])
         });
@@ -222,7 +227,7 @@ fn sentence(one: &ExperimentReport) -> String {
     });
     let missed: Vec<String> = missed.collect();
     let because = if missed.is_empty() { "" } else { ": " };
-    let lacking = one.due_runs.saturating_sub(one.runs - failed_runs(one));
+    let lacking = one.due_runs.saturating_sub(good_runs(one));
     let lacking = if lacking == 0 {
         String::new()
     } else {
@@ -231,8 +236,9 @@ fn sentence(one: &ExperimentReport) -> String {
     format!("{}{because}{}{lacking}", one.verdict, missed.join("; "))
 }
 
-fn failed_runs(one: &ExperimentReport) -> u64 {
-    one.failed.iter().map(|failed| failed.runs).sum::<u64>().min(one.runs)
+/// Runs with a value.
+fn good_runs(one: &ExperimentReport) -> u64 {
+    one.runs.saturating_sub(one.failed.iter().map(|failed| failed.runs).sum())
 }
 
 fn bands(one: &ExperimentReport) -> Section {
@@ -253,7 +259,8 @@ fn bands(one: &ExperimentReport) -> Section {
         ]
     });
     let columns = ["panel", "claim", "value", "at least", "at most", "published", "met"];
-    let text = format!("{} ({}, scale {}).", one.claim, one.source, one.scale);
+    let claim = one.claim.trim_end_matches('.');
+    let text = format!("{claim} ({}, scale {}).", one.source, one.scale);
     let section = Section::new(format!("{}: bands", one.name), text);
     if one.bands.is_empty() { section } else { section.with(Table::of("", columns, rows)) }
 }
@@ -297,7 +304,7 @@ fn cells(one: &ExperimentReport) -> Section {
 }
 
 /// Speedups of each cell, ours beside the published ones.
-fn bars(one: &ExperimentReport) -> Section {
+fn speedups(one: &ExperimentReport) -> Section {
     let bars = one.cells.iter().flat_map(|cell| {
         let names = [&cell.panel, &cell.weather, &cell.cell].map(String::as_str);
         let name = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
@@ -309,8 +316,20 @@ fn bars(one: &ExperimentReport) -> Section {
         let published = published.map(|one| Bar::new(format!("{name} (published)"), Some(one)));
         own.into_iter().chain(published)
     });
-    let plot = Plot::bars("", "speedup", Unit::Number, bars);
-    Section::detail(format!("{}: speedups", one.name), "").with_plot(plot)
+    let bands = one.bands.iter().filter(|band| band.published.is_some()).flat_map(|band| {
+        let name = match &*band.panel {
+            "" => band.claim.clone(),
+            panel => format!("{panel}: {}", band.claim),
+        };
+        [
+            Bar::new(name.clone(), band.value),
+            Bar::new(format!("{name} (published)"), band.published),
+        ]
+    });
+    let beside = format!("{}: values of bands", one.name);
+    Section::detail(format!("{}: speedups", one.name), "")
+        .with_plot(Plot::bars("", "speedup", Unit::Number, bars))
+        .with_plot(Plot::bars(&beside, "value", Unit::Number, bands))
 }
 
 fn noise(one: &ExperimentReport) -> Section {
@@ -330,4 +349,57 @@ fn noise(one: &ExperimentReport) -> Section {
         ))
     });
     Section::new(format!("{}: warnings", one.name), "").with_all(failed.chain(noisy))
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_render::model::{Block, Chart};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn report() -> ExperimentReport {
+        let cell = |name: &str, speedup: Value, published: Value| {
+            json!({"panel": "bfs", "weather": "scarce", "cell": name, "runs": 3,
+                "value": {"median": 2.0, "min": 1.5, "max": 2.5}, "speedup": speedup,
+                "published_speedup": published, "also": {}})
+        };
+        let band = |claim: &str, published: Value| {
+            json!({"panel": "", "claim": claim, "is_share": false, "is_gain_small": false,
+                "value": 1.1, "at_least": 1.0, "published": published, "met": true})
+        };
+        let speedup = json!({"median": 1.4, "min": 1.2, "max": 1.5});
+        serde_json::from_value(json!({
+            "name": "order", "claim": "", "source": "", "scale": "small", "verdict": "reproduced",
+            "unit": "seconds", "runs": 6, "due_runs": 8, "noisy_runs": 0,
+            "cells": [cell("base", json!(null), json!(null)), cell("thp", speedup, json!(1.3))],
+            "bands": [band("faster", json!(1.2)), band("alone", json!(null))],
+            "failed": [{"panel": "", "weather": "", "cell": "", "cause": "killed", "runs": 1}],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn published_values_stand_beside_ours_with_their_spread() {
+        let bars = |block: &Block| match block {
+            Block::Plot(Plot { chart: Chart::Bars(chart), .. }) => chart.bars.clone(),
+            other => panic!("{other:?}"),
+        };
+        let plots: Vec<Vec<Bar>> = speedups(&report()).blocks.iter().map(bars).collect();
+        let bar = |name: &str, value, range| Bar { range, ..Bar::new(name, Some(value)) };
+        let [own, published] = ["bfs, scarce, thp", "bfs, scarce, thp (published)"];
+        let cells = [bar(own, 1.4, Some((1.2, 1.5))), bar(published, 1.3, None)];
+        let bands = [bar("faster", 1.1, None), bar("faster (published)", 1.2, None)];
+        assert_eq!(plots, [cells, bands]);
+    }
+
+    #[test]
+    fn failed_runs_are_missing() {
+        assert_eq!(sentence(&report()), "reproduced; 3 of 8 runs lack");
+        let all = LabReport { experiments: vec![report()], ..LabReport::default() };
+        let facts = all.document().sections.pop().unwrap();
+        let Block::Table(table) = &facts.blocks[0] else { panic!("{facts:?}") };
+        let runs = ["runs", "order, scale small: 5 of 8 with a value"].map(Cell::from);
+        assert_eq!(table.rows, [runs]);
+    }
 }

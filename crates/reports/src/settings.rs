@@ -116,24 +116,3 @@ fn restoration(name: &str, path: &str, before: &str) -> String {
 fn register(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("cpu")?.split_once("/msr-")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_setting_that_is_not_restored_comes_with_the_command() {
-        let failed = SettingWarning::SettingNotRestored {
-            name: "shrink_underused".to_owned(),
-            path: "/sys/kernel/mm/transparent_hugepage/shrink_underused".to_owned(),
-            before: "0".to_owned(),
-            cause: "cannot write it: EROFS".to_owned(),
-        };
-        assert_eq!(failed.text(), "cannot restore shrink_underused to 0: cannot write it: EROFS");
-        assert_eq!(
-            failed.help(),
-            ["restore it: echo 0 | sudo tee \
-              /sys/kernel/mm/transparent_hugepage/shrink_underused"]
-        );
-    }
-}

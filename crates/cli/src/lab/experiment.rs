@@ -1,17 +1,20 @@
 //! `hugepilot lab list`, `run`, `report` and `merge`: experiments and their runs.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use hugepilot_kernel::{OwnMemory, file};
+use hugepilot_kernel::{OwnMemory, Root, file};
 use hugepilot_lab::experiment::plan::{Shard, merge};
 use hugepilot_lab::experiment::runner::{Event, RunOptions, run as run_experiment};
-use hugepilot_lab::experiment::runs::{self, LabRun, RunsFile};
+use hugepilot_lab::experiment::runs::{self, LabRun};
 use hugepilot_lab::experiment::verdict::judge;
 use hugepilot_lab::experiment::{Experiment, ExperimentError, catalogue};
+use hugepilot_record::Sentence as _;
 use hugepilot_render::command_text;
+use hugepilot_render::model::Document as _;
 use hugepilot_reports::experiment::{LIST_SCHEMA, LabList, LabReport, ListedExperiment, SCHEMA};
 
 use hugepilot_units::Bytes;
@@ -19,11 +22,15 @@ use hugepilot_units::Bytes;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, finish_report, note, width};
+use crate::new_file::{Output, require_free};
+use crate::output::{Progress, finish, finish_report, is_stdout, note, width};
 use crate::recover;
+use crate::report::write_report;
 
 /// Largest file that defines an experiment.
 const MAX_DEFINITION: Bytes = Bytes::mib(1);
+/// Time to measure the activity of the machine before the first run.
+const ACTIVITY: Duration = Duration::from_secs(2);
 
 /// List the experiments: claim, source and time of each
 #[derive(Debug, Args)]
@@ -74,8 +81,7 @@ pub(super) struct RunArgs {
 #[command(after_help = "\
 Examples:
   hugepilot lab report                                    all of lab/*.ndjson
-  hugepilot lab report lab/pressure.ndjson --json > p.json && hugepilot report p.json -o p.html
-                                                          a page for a browser
+  hugepilot lab report lab/pressure.ndjson -o p.html      a page for a browser
   hugepilot lab report a.ndjson b.ndjson --mixed          runs of several machines
 
 Exit status: 0 reported, 2 error")]
@@ -83,6 +89,14 @@ pub(super) struct ReportArgs {
     /// Files of runs [default: lab/*.ndjson]
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
+    /// File of the report, such as x.html, in the format of its extension [default: text on the
+    /// standard output]
+    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath,
+          conflicts_with = "json")]
+    output: Option<PathBuf>,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
     /// Definition of an experiment of your own; repeatable
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     experiment: Vec<PathBuf>,
@@ -108,6 +122,9 @@ pub(super) struct MergeArgs {
     /// File of the merged runs
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: PathBuf,
+    /// Replace the file of merged runs, if it exists
+    #[arg(long)]
+    force: bool,
     /// Permit runs of several machines
     #[arg(long)]
     mixed: bool,
@@ -131,7 +148,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     check_memory(&experiment, &args.scale)?;
     let default = PathBuf::from(format!("lab/{}.ndjson", experiment.name));
     let output = args.output.clone().unwrap_or(default);
-    crate::new_file::require_free(&output, true)?;
+    require_free(&output, true)?;
     create_folder(&args.data)?;
     if let Some(folder) = output.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         create_folder(folder)?;
@@ -148,8 +165,11 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     recover::pending();
     let interrupt = Interrupt::listen()?;
     let progress = Progress::new();
-    let mut failures = 0;
+    let (mut failures, mut is_first) = (0, true);
     let ran = run_experiment(&experiment, &options, &|| interrupt.is_asked(), &mut |event| {
+        if std::mem::take(&mut is_first) {
+            warn_of_noise(&progress, &interrupt);
+        }
         failures += u32::from(matches!(&event, Event::Ended(run) if run.failed.is_some()));
         narrate(&progress, &event);
     });
@@ -179,6 +199,16 @@ fn create_folder(path: &Path) -> Result<(), Failure> {
     };
     let failure = Failure::new(format!("cannot create the folder {}", path.display()), Exit::Error);
     Err(failure.because(cause).with_help(["name another folder: --data, --output".to_owned()]))
+}
+
+/// Prints a warning for each cause of noise, once, before the first command runs.
+fn warn_of_noise(progress: &Progress, interrupt: &Interrupt) {
+    progress.now("measuring the activity of the machine".to_owned());
+    let stopped = || interrupt.is_asked();
+    let activity = hugepilot_lab::quiet(&Root::live(), ACTIVITY, &stopped);
+    for noise in activity.map(|report| report.reasons).unwrap_or_default() {
+        progress.round(&format!("warning: runs will be noisy: {}", noise.text()));
+    }
 }
 
 fn narrate(progress: &Progress, event: &Event<'_>) {
@@ -216,7 +246,11 @@ pub(super) fn report_runs(args: &ReportArgs) -> anyhow::Result<Exit> {
     for name in unknown {
         note(&format!("note: runs of {name} are not reported: --experiment FILE defines it"));
     }
-    finish_report(&report(&experiments, &runs), args.json)?;
+    let report = report(&experiments, &runs);
+    match args.output.as_deref().filter(|path| !is_stdout(path)) {
+        Some(path) => write_report(&report.document(), path, args.force)?,
+        None => finish_report(&report, args.json)?,
+    }
     Ok(Exit::Yes)
 }
 
@@ -242,10 +276,14 @@ fn report(experiments: &[Experiment], runs: &[LabRun]) -> LabReport {
 }
 
 pub(super) fn merge_files(args: &MergeArgs) -> anyhow::Result<Exit> {
-    crate::new_file::require_free(&args.output, false)?;
+    require_free(&args.output, args.force)?;
     let merged = read(&args.files, args.mixed)?;
-    let mut file = RunsFile::open(&args.output).map_err(failed)?;
-    merged.iter().try_for_each(|run| file.append(run)).map_err(failed)?;
+    let mut file = Output::create(&args.output, "the merged runs", "-o", args.force)?;
+    for run in merged {
+        let line = serde_json::to_string(&run)? + "\n";
+        file.write_all(line.as_bytes())?;
+    }
+    file.finish()?;
     Ok(Exit::Yes)
 }
 

@@ -88,8 +88,19 @@ fn an_experiment_goes_on_where_it_was_killed_or_interrupted() {
     assert!(text.starts_with("own: reproduced.\n"), "{text}");
     let all: BTreeSet<(String, u64)> = runs(path).into_iter().collect();
     assert_eq!((all.len(), runs(path).len()), (8, 8), "each once");
+    let graph = path.join("data/graph.hpg");
+    fs::remove_file(&graph).unwrap();
     let again = run(path);
     assert!(again.exits(0).err().contains("nothing is due"), "{}", again.err());
+    assert!(!graph.exists(), "no run requires the file");
+
+    let [runs, merged] = ["runs", "merged"].map(|name| path.join(name).display().to_string());
+    let merge =
+        |flag: &[&str]| hugepilot(["lab", "merge", &runs, "-o", &merged].iter().chain(flag));
+    merge(&[]).exits(0);
+    assert_eq!(fs::read(&merged).unwrap(), fs::read(&runs).unwrap());
+    assert!(merge(&[]).exits(2).err().contains("replace it: --force"));
+    merge(&["--force"]).exits(0);
 }
 
 #[test]

@@ -113,6 +113,30 @@ fn every_flag_in_the_text_exists() {
     }
 }
 
+/// `lab run` and `lab merge` in the scripts for clusters.
+#[test]
+fn every_flag_in_the_scripts_exists_in_its_command() {
+    let leaves = hugepilot_cli::leaves();
+    for script in ["slurm.sh", "parallel.sh", "kubernetes.yaml"] {
+        let path = Path::new(ROOT).join("docs/examples/lab").join(script);
+        let text = fs::read_to_string(path).unwrap().replace("\\\n", " ");
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        let mut found = BTreeSet::new();
+        for words in lines.flat_map(|line| line.split("hugepilot ").skip(1)) {
+            let (name, command) =
+                leaves.iter().find(|(name, _)| words.starts_with(&format!("{name} "))).unwrap();
+            let mut known = BTreeSet::new();
+            add_flags(&mut known, command);
+            let short = command.get_arguments().filter_map(|arg| arg.get_short());
+            known.extend(short.map(|flag| format!("-{flag}")));
+            let unknown: Vec<&str> = flags_in(words).filter(|&one| !known.contains(one)).collect();
+            assert_eq!(unknown, [""; 0], "{script}: {words}");
+            found.insert(name.as_str());
+        }
+        assert_eq!(found, ["lab merge", "lab run"].into(), "{script}");
+    }
+}
+
 #[test]
 fn every_schema_is_documented_under_its_name_and_version() {
     let page = page();

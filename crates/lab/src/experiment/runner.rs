@@ -72,9 +72,22 @@ pub fn run(
     let timeout = TIMEOUT.max(Duration::from_secs_f64(60.0 * minutes));
     let file = RunsFile::open(&options.output)?;
     let mut lab = Lab { experiment, options, interrupted, timeout, file, machine: machine() };
-    let panels = lab.prepare(show)?;
     let done = runs::read(&options.output)?;
-    let groups = plan(experiment, &options.scale, &panels, options.shard, &done, &lab.machine)?;
+    let planned = |panels: &[Panel]| {
+        plan(experiment, &options.scale, panels, options.shard, &done, &lab.machine)
+    };
+    let mut panels = experiment.panels(&options.scale)?;
+    let outlined: Vec<Panel> = panels.iter().map(|panel| lab.outlined(panel)).collect();
+    // Paths and probed values do not decide which runs are due.
+    let due = planned(&outlined)?;
+    for (panel, outlined) in panels.iter_mut().zip(outlined) {
+        if due.iter().any(|group| group.panel == outlined) {
+            lab.prepare(panel, show)?;
+        } else {
+            *panel = outlined;
+        }
+    }
+    let groups = planned(&panels)?;
     let all = groups.iter().map(|group| group.runs.len()).sum();
     let mut count = 0;
     for group in &groups {
@@ -93,35 +106,48 @@ struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// The panels of the scale, with their files and measured variables.
-    fn prepare(&self, show: &mut dyn FnMut(Event<'_>)) -> Result<Vec<Panel>, ExperimentError> {
-        let mut panels = self.experiment.panels(&self.options.scale)?;
-        for panel in &mut panels {
-            panel.set_word("hugepilot", self.options.program.display().to_string());
-            self.find_tools(panel)?;
-            for file in &self.experiment.file {
-                let path = self.options.data.join(panel.filled(&file.file)?);
-                panel.set_word(&file.name, path.display().to_string());
-                if !path.exists() {
-                    show(Event::Prepares(&path.display().to_string()));
-                    self.make(panel, file, &path)?;
-                }
-            }
-            for probe in &self.experiment.probe {
-                show(Event::Prepares(&probe.name));
-                let words = panel.words(&probe.run)?;
-                let ran = self.command(&words)?.output(self.timeout, self.interrupted)?;
-                let found = objects(&ran.printed.text);
-                let value = with_schema(&found, &probe.schema);
-                let value = value.and_then(|object| number(object, &probe.value));
-                let value = value.ok_or_else(|| ExperimentError::Command {
-                    command: words.join(" "),
-                    cause: ran.cause("it printed no value"),
-                })?;
-                panel.set_word(&probe.name, value.to_string());
+    /// The panel with words in place of paths and probed values.
+    fn outlined(&self, panel: &Panel) -> Panel {
+        let mut panel = panel.clone();
+        let files = self.experiment.file.iter().map(|file| &*file.name);
+        let probes = self.experiment.probe.iter().map(|probe| &*probe.name);
+        let tools = self.experiment.tool.iter().map(|tool| &*tool.name);
+        for name in ["hugepilot"].into_iter().chain(files).chain(probes).chain(tools) {
+            panel.set_word(name, name.to_owned());
+        }
+        panel
+    }
+
+    /// Makes the files of a panel, and measures its variables.
+    fn prepare(
+        &self,
+        panel: &mut Panel,
+        show: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), ExperimentError> {
+        panel.set_word("hugepilot", self.options.program.display().to_string());
+        self.find_tools(panel)?;
+        for file in &self.experiment.file {
+            let path = self.options.data.join(panel.filled(&file.file)?);
+            panel.set_word(&file.name, path.display().to_string());
+            if !path.exists() {
+                show(Event::Prepares(&path.display().to_string()));
+                self.make(panel, file, &path)?;
             }
         }
-        Ok(panels)
+        for probe in &self.experiment.probe {
+            show(Event::Prepares(&probe.name));
+            let words = panel.words(&probe.run)?;
+            let ran = self.command(&words)?.output(self.timeout, self.interrupted)?;
+            let found = objects(&ran.printed.text);
+            let value = with_schema(&found, &probe.schema);
+            let value = value.and_then(|object| number(object, &probe.value));
+            let value = value.ok_or_else(|| ExperimentError::Command {
+                command: words.join(" "),
+                cause: ran.cause("it printed no value"),
+            })?;
+            panel.set_word(&probe.name, value.to_string());
+        }
+        Ok(())
     }
 
     /// Sets the variables of the user's programs.
@@ -148,8 +174,9 @@ impl Lab<'_> {
         let error = |source| ExperimentError::file("write", path, source);
         std::fs::create_dir_all(&self.options.data).map_err(error)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Another job may make the same file.
-        let partial = path.with_file_name(format!("partial-{}-{name}", std::process::id()));
+        // Another job may make the same file, on another node or in a container with equal pids.
+        let unique = format!("{}-{}", self.options.shard.number, std::process::id());
+        let partial = path.with_file_name(format!("partial-{unique}-{name}"));
         let mut panel = panel.clone();
         panel.set_word(&file.name, partial.display().to_string());
         let words = panel.words(&file.run)?;

@@ -1,7 +1,7 @@
 //! Reserve of huge pages: memory of the daemon that it frees when a hot region lacks a huge page.
 //!
-//! In fragmented memory, a free block does not stay: any allocation breaks it up. A huge page of the
-//! daemon stays, and the collapse that follows its release takes its place.
+//! In fragmented memory, a free block does not stay: any allocation breaks it up. A huge page of
+//! the daemon stays, and the collapse that follows its release takes its place.
 
 use hugepilot_kernel::{AnonMap, Pages};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
@@ -33,7 +33,7 @@ impl Reserve {
         }
     }
 
-    /// Frees some huge pages, which somebody else needs now.
+    /// Frees some huge pages, which a region lacks now.
     pub(crate) fn release(&mut self, now: Nanos) {
         self.held.truncate(self.held.len().saturating_sub(RELEASED));
         self.next = now + REST;

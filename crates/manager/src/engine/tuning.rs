@@ -269,7 +269,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         }
         self.world.lacks_huge_pages();
         let (now, persistent) = (self.world.now(), self.controller.goal.persistent);
-        // An exchange may make huge pages free.
+        // An exchange may free huge pages.
         let exchanges = self.controller.state.exchanges(decided.process.pid);
         let state = self.controller.state.of_mut(&decided.process);
         state.forgive_lack(&attempts.acts);

@@ -1,11 +1,11 @@
 //! Exchange: once the budget is spent, or no huge page is free, huge pages of cold regions go to
 //! hotter ones (demotion for promotion: MICRO'23, section 3.3.3). If none is free, cold regions are
-//! also those that the kernel put on huge pages without a request of the program: their base pages
-//! can move, so that the kernel can make a free huge page again.
+//! also those that the kernel promoted without a request of the program: their base pages can move,
+//! so that the kernel can make a free huge page again.
 //!
 //! Among many equal regions, some always look hot and some cold. So a round only nominates: wishes
-//! without a huge page, and regions on huge pages that seem to save less. The samples after that, in
-//! new windows, decide. Choosing the extremes does not bias them.
+//! without a huge page, and regions on huge pages that seem to save less. The samples after that,
+//! in new windows, decide. Choosing the extremes does not bias them.
 //!
 //! Both sides count as on base pages: a stall on a huge page stands for more, by the lower bound of
 //! the trial's ratio. Without a trial that is [`LEAST_RATIO`]. An exchange must save

@@ -322,19 +322,30 @@ impl Drawing {
         self.legend(title, &names);
     }
 
+    /// Draws each bar below its name, which may be long, with its range as a line.
     fn bars(&mut self, chart: &Bars) {
-        let (_, most) = range(chart.bars.iter().filter_map(|bar| bar.value));
-        let scale = Scale { values: (0.0, most), places: (0.0, 500.0) };
+        let ends = chart.bars.iter().flat_map(|bar| [bar.value, bar.range.map(|(_, high)| high)]);
+        let (_, most) = range(ends.flatten());
+        let scale = Scale { values: (0.0, most), places: (10.0, 800.0) };
         for bar in &chart.bars {
-            let width = bar.value.map_or(0.0, |value| scale.at(value.max(0.0)));
-            let y = self.y;
+            self.text(10.0, self.y + 12.0, "", &bar.name);
+            let (y, end) = (self.y + 16.0, scale.at(bar.value.unwrap_or(0.0).max(0.0)));
+            let width = end - 10.0;
             let _ = writeln!(
                 self.body,
-                "<rect class=\"c0\" x=\"250\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"14\"/>"
+                "<rect class=\"c0\" x=\"10\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"12\"/>"
             );
-            self.text(10.0, y + 12.0, "", &bar.name);
-            self.text(258.0 + width, y + 12.0, "", &Cell::of(bar.value, chart.unit, "").text());
-            self.y += LINE;
+            let ends = bar.range.map(|(low, high)| (scale.at(low.max(0.0)), scale.at(high)));
+            if let Some((low, high)) = ends {
+                let y = y + 6.0;
+                let _ = writeln!(
+                    self.body,
+                    "<path class=\"line c1\" d=\"M{low:.1} {y:.1}H{high:.1}\"/>"
+                );
+            }
+            let end = ends.map_or(end, |(_, high)| high.max(end)) + 8.0;
+            self.text(end, y + 10.0, "", &Cell::of(bar.value, chart.unit, "").text());
+            self.y += 2.0 * LINE;
         }
     }
 

@@ -238,6 +238,8 @@ pub(crate) mod tests {
         assert!(json["verdict"]["text"].as_str().unwrap().starts_with("Huge pages pay: glibc-thp"));
         assert_eq!(json["warnings"][0]["code"], "runs_failed");
         assert_eq!((&json["schema"], &json["rounds"]), (&SCHEMA.into(), &5.into()));
+        assert_eq!(json["verdict"]["gain"], "pages");
         assert_eq!(serde_json::from_value::<CompareReport>(json).unwrap(), report());
+        assert!(report().verdict.pays() && !Verdict::default().pays());
     }
 }

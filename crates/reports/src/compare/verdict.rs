@@ -88,24 +88,3 @@ pub enum GainSource {
     /// Unknown: the allocator was not run alone, or the difference is not significant.
     Unknown,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verdicts_read_back_what_they_write() {
-        let speedup = PairedRatio { low: 1.0, median: 1.5, high: 2.0, rounds: 5, faster_rounds: 5 };
-        let best = BestMode { mode: Mode::Thp, speedup, cpu_speedup: None };
-        let verdict = Verdict {
-            gain: Some(GainSource::Pages),
-            ..Verdict::without_best(Conclusion::Pays(best))
-        };
-        let json = serde_json::to_value(&verdict).unwrap();
-        assert_eq!((&json["code"], &json["mode"]), (&"pays".into(), &"thp".into()));
-        assert_eq!((&json["gain"], &json["speedup"]["median"]), (&"pages".into(), &1.5.into()));
-        let back: Verdict = serde_json::from_value(json).unwrap();
-        assert!(back == verdict && back.pays());
-        assert!(!Verdict::default().pays());
-    }
-}

@@ -198,22 +198,6 @@ fn every_skip_reason_of_status_has_words_and_what_to_change() {
 }
 
 #[test]
-fn reasons_of_the_kernel_have_what_to_change_or_say_that_nothing_can_be() {
-    assert_eq!(
-        KernelReason::Userfaultfd.help(),
-        ["unregister the memory in the program (UFFDIO_UNREGISTER), if its handler is done"]
-    );
-    assert!(KernelReason::Special.text().ends_with("nothing can be changed"));
-    // The edges of one large block do not call for larger blocks.
-    assert!(KernelReason::Unaligned.help().is_empty());
-    assert_eq!(
-        KernelReason::TooSmall.help(),
-        ["if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot \
-             -- CMD"]
-    );
-}
-
-#[test]
 fn a_setting_of_one_size_is_named_and_set() {
     let setting = || "hugepages-2048kB/enabled".to_owned();
     let reason = KernelReason::NotAdvised { setting: setting() };

@@ -269,27 +269,3 @@ const fn lacks(libc: Libc) -> &'static str {
         Libc::OldGlibc => "has no glibc.malloc.hugetlb, which requires glibc 2.35",
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn effects_read_back_what_they_write() {
-        let pages = HugeMemory { anonymous_thp_bytes: Bytes::mib(4), ..HugeMemory::default() };
-        let effect = Effect {
-            took_effect: Some(true),
-            cause: EffectCause::HugePages {
-                pages,
-                mode_bytes: Bytes::mib(4),
-                memory_bytes: Bytes::mib(9),
-            },
-            owner: None,
-            allocator_serves: Some(true),
-        };
-        let json = serde_json::to_value(&effect).unwrap();
-        assert_eq!(json["cause"]["code"], "huge_pages");
-        assert_eq!(json["cause"]["anonymous_thp_bytes"], 4 << 20);
-        assert_eq!(serde_json::from_value::<Effect>(json).unwrap(), effect);
-    }
-}

@@ -230,15 +230,4 @@ mod tests {
         let text = RunWarning::ReachedLittle(PartialReach { stopped, ..reach }).text();
         assert!(text.contains(": promotion stopped: "), "{text}");
     }
-
-    #[test]
-    fn a_pool_that_is_too_small_has_its_causes() {
-        let causes = vec![PoolShortfall::Interrupted];
-        let shortage = PoolShortage { page_bytes: Bytes::mib(2), requested: 9, causes };
-        let text = RunWarning::PoolTooSmall(shortage).text();
-        assert!(
-            text.starts_with("the pool has fewer than 9 free pages of 2MiB: a signal"),
-            "{text}"
-        );
-    }
 }

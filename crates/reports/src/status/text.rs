@@ -405,26 +405,6 @@ mod tests {
     }
 
     #[test]
-    fn memory_without_headroom_has_that_reason_and_what_to_change() {
-        let mut report = report(&[(Bytes::mib(8), Bytes::ZERO)]);
-        let code = SkipReason::CgroupHeadroom;
-        report.totals.not_huge_bytes.insert(code, Bytes::mib(8));
-        report.skips = vec![SkipShare { code, bytes: Bytes::mib(8) }];
-        let error = "no such line".to_owned();
-        report.warnings = vec![StatusWarning::HeadroomUnreadable { error }];
-        let text = status_text(&report, Width::UNLIMITED, false);
-        for part in [
-            "\n  cgroup_headroom 8MiB: the cgroup of the process has too little headroom for a \
-             safe promotion\n    help: raise the limit of the cgroup (memory.max, memory.high), or \
-             free memory in it\n",
-            "\nwarning: the headroom cannot be read: no such line; eligible memory may exceed it\n\
-             help: check MemTotal and MemAvailable: cat /proc/meminfo\n",
-        ] {
-            assert!(text.contains(part), "{part:?}: {text}");
-        }
-    }
-
-    #[test]
     fn a_terminal_of_80_columns_is_wide_enough() {
         let mut report = report(&[(Bytes::mib(140), Bytes::mib(2))]);
         report.mappings[0].name = "/usr/lib/x86_64-linux-gnu/libc.so.6".to_owned();

@@ -51,6 +51,11 @@ impl Ran {
     }
 }
 
+/// The sentence of a cause, which its JSON has beside its facts.
+fn stated(cause: &Value) -> String {
+    cause["text"].as_str().map_or_else(|| cause.to_string(), str::to_owned)
+}
+
 impl Command {
     /// Starts `program` with these arguments.
     pub(super) fn start(program: &Path, words: &[String]) -> io::Result<Self> {
@@ -134,8 +139,10 @@ impl Command {
     ) -> Result<Result<Value, String>, ExperimentError> {
         self.first(timeout, interrupted, |text| {
             let object = objects(text).into_iter().next()?;
-            let shortfall = &object["shortfall"];
-            Some(if shortfall.is_null() { Ok(object) } else { Err(shortfall.to_string()) })
+            Some(match &object["shortfall"] {
+                Value::Null => Ok(object),
+                shortfall => Err(stated(shortfall)),
+            })
         })
     }
 
@@ -193,5 +200,20 @@ impl Command {
         self.child.ask_to_end();
         let _ = self.until(END, &|| false, Self::ended);
         self.child.end_rest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortfall_is_stated_as_its_sentence() {
+        let json = r#"{"shortfall":{"code":"unsteady","text":"others take the memory"}}"#;
+        let words = ["-c".to_owned(), format!("echo '{json}'; sleep 60")];
+        let mut command = Command::start(Path::new("/bin/sh"), &words).unwrap();
+        let object = command.first_object(Duration::from_secs(60), &|| false).unwrap();
+        command.end();
+        assert_eq!(object, Err("others take the memory".to_owned()));
     }
 }

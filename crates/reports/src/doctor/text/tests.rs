@@ -141,6 +141,18 @@ fn json_has_a_code_a_text_and_help_for_each_probe() {
     assert_eq!(json["probes"][0], promote);
     let users = serde_json::json!({ "code": "other_users", "text": "other users' processes, too" });
     assert_eq!(json["probes"][2]["details"][0], users);
+    assert_eq!(serde_json::from_value::<DoctorReport>(json).unwrap(), report());
+}
+
+#[test]
+fn tuning_needs_promotion_and_one_sampler() {
+    let yes = |name| Probe::yes(name, Evidence::Sampled);
+    let can = |probes| DoctorReport { probes, ..report() }.can_tune();
+    let clock = yes(Probe::SAMPLER_CPU_CLOCK);
+    assert!(can(vec![yes(Probe::PROMOTE), clock.clone()]));
+    assert!(can(vec![yes(Probe::PROMOTE), yes(Probe::SAMPLER_HARDWARE)]));
+    assert!(!can(vec![yes(Probe::PROMOTE)]));
+    assert!(!can(vec![Probe::no(Probe::PROMOTE, Unsupported::NotPromoted), clock]));
 }
 
 #[test]

@@ -135,11 +135,3 @@ fn the_texts_have_every_number_with_its_unit() {
     ];
     assert_golden("testdata/lab.txt", &texts.join("\n----\n"));
 }
-
-#[test]
-fn json_has_the_sentences_of_warnings() {
-    let json: Value = serde_json::from_str(&hugepilot_render::json(&pchase())).unwrap();
-    assert_eq!(json["warnings"][0]["code"], "partly_huge");
-    assert!(json["warnings"][1]["text"].as_str().unwrap().contains("4 times"));
-    assert_eq!(json["memory"]["pages"], "thp");
-}
