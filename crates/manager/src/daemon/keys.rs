@@ -134,7 +134,8 @@ const KEYS: [Key; 21] = [
     Key {
         name: "reserve",
         about: "Memory that the daemon keeps on huge pages of its own while memory is plentiful \
-                and a rule allows promotion. It frees 32 MiB each time a hot region lacks a huge page.",
+                and a rule allows promotion. It frees 32 MiB each time a hot region lacks a huge \
+                page.",
         allowed: "a size up to 1GiB",
         set: |config, value| parsed(value, &mut config.reserve),
         get: |config| Some(quoted(&config.reserve)),
