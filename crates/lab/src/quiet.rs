@@ -38,6 +38,7 @@ pub fn quiet(root: &Root, time: Duration, stopped: &dyn Fn() -> bool) -> Result<
         cpu_pressure_ratio: memory::pressure(root, "proc/pressure/cpu")
             .map(|pressure| pressure.some_avg10 / 100.0),
         damon_contexts: damon::acting(root),
+        free_page_reporting: reports_free_pages(root),
         governor: root.read_text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok(),
         ..after.since(&before, seconds)
     };
@@ -68,9 +69,19 @@ pub fn judge(activity: &Activity, limits: &QuietLimits) -> Vec<Noise> {
         (above(activity.cpu_pressure_ratio, limits.cpu_pressure_ratio), Noise::CpuPressure),
         (khugepaged, Noise::Khugepaged),
         (activity.damon_contexts > 0, Noise::Damon),
+        (activity.free_page_reporting, Noise::FreePageReporting),
     ];
     let found = found.into_iter().filter_map(|(is_found, noise)| is_found.then_some(noise));
     found.chain(governor.map(|governor| Noise::Governor { governor })).collect()
+}
+
+/// Whether a memory balloon of virtio reports free pages, by the features of the device: bit 5 is
+/// VIRTIO_BALLOON_F_REPORTING (virtio 1.2, section 5.5.3).
+fn reports_free_pages(root: &Root) -> bool {
+    let devices = std::fs::read_dir(root.join("sys/bus/virtio/drivers/virtio_balloon"));
+    let features = devices.into_iter().flatten().flatten().map(|one| one.path().join("features"));
+    let mut texts = features.filter_map(|file| std::fs::read(file).ok());
+    texts.any(|text| text.get(5) == Some(&b'1'))
 }
 
 /// Counters at one moment.
@@ -152,12 +163,13 @@ mod tests {
             khugepaged_collapses: Some(0),
             khugepaged_scans: Some(0),
             damon_contexts: 0,
+            free_page_reporting: false,
             governor: Some("performance".to_owned()),
         };
         assert_eq!(judge(&at_limits, &limits), []);
         type Change = fn(&mut Activity);
         let governor = || "powersave".to_owned();
-        let table: [(Change, Noise); 8] = [
+        let table: [(Change, Noise); 9] = [
             (|one| one.steal_ratio = Some(0.02), Noise::Steal),
             (|one| one.load_per_processor = Some(0.6), Noise::Load),
             (|one| one.other_busy_processors = Some(0.06), Noise::OtherWork),
@@ -165,6 +177,7 @@ mod tests {
             (|one| one.khugepaged_collapses = Some(1), Noise::Khugepaged),
             (|one| one.khugepaged_scans = Some(1), Noise::Khugepaged),
             (|one| one.damon_contexts = 1, Noise::Damon),
+            (|one| one.free_page_reporting = true, Noise::FreePageReporting),
             (
                 |one| one.governor = Some("powersave".into()),
                 Noise::Governor { governor: governor() },
@@ -174,6 +187,19 @@ mod tests {
             let mut activity = at_limits.clone();
             change(&mut activity);
             assert_eq!(judge(&activity, &limits), [noise]);
+        }
+    }
+
+    #[test]
+    fn a_balloon_that_reports_free_pages_is_found_by_its_features() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        assert!(!reports_free_pages(&root));
+        let device = root.join("sys/bus/virtio/drivers/virtio_balloon/virtio0");
+        std::fs::create_dir_all(&device).unwrap();
+        for (features, reports) in [("0110000100", false), ("0110010100", true), ("", false)] {
+            std::fs::write(device.join("features"), features).unwrap();
+            assert_eq!(reports_free_pages(&root), reports, "{features}");
         }
     }
 

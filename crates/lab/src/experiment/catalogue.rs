@@ -3,7 +3,7 @@
 use super::{Experiment, ExperimentError};
 
 /// Names and definitions, in order of `lab list`.
-const ALL: [(&str, &str); 32] = [
+const ALL: [(&str, &str); 33] = [
     ("tlb", include_str!("catalogue/tlb.toml")),
     ("tlb-walks", include_str!("catalogue/tlb-walks.toml")),
     ("arrays", include_str!("catalogue/arrays.toml")),
@@ -23,6 +23,7 @@ const ALL: [(&str, &str); 32] = [
     ("prefetch", include_str!("catalogue/prefetch.toml")),
     ("bandwidth", include_str!("catalogue/bandwidth.toml")),
     ("scaling", include_str!("catalogue/scaling.toml")),
+    ("gain", include_str!("catalogue/gain.toml")),
     ("scarce", include_str!("catalogue/scarce.toml")),
     ("debloat", include_str!("catalogue/debloat.toml")),
     ("fairness", include_str!("catalogue/fairness.toml")),

@@ -307,6 +307,8 @@ pub struct Activity {
     pub khugepaged_scans: Option<u64>,
     /// Running DAMON threads with a scheme that changes memory.
     pub damon_contexts: u64,
+    /// Whether the hypervisor takes free memory back (free page reporting of virtio-balloon).
+    pub free_page_reporting: bool,
     /// Frequency governor of the first processor; `None` if the machine has none.
     pub governor: Option<String>,
 }
@@ -378,6 +380,10 @@ pub enum Noise {
          /sys/kernel/mm/damon/admin/kdamonds/0/state; echo on starts it again"
     )]
     Damon,
+    /// The hypervisor takes free memory back.
+    #[text("the hypervisor takes free memory back, so that its next first touch is slow")]
+    #[help("measure after the first touch; hugepilot lab warm shows what the touch costs")]
+    FreePageReporting,
     /// The clock frequency varies.
     #[text("the governor {governor} varies the clock frequency")]
     #[help("fix it: sudo cpupower frequency-set -g performance")]
