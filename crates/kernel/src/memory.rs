@@ -20,6 +20,14 @@ pub struct MemInfo {
     pub corrupted: Bytes,
 }
 
+/// Compacts memory of all nodes. Takes up to seconds.
+///
+/// # Errors
+/// [`KernelError::Write`]: EACCES without root.
+pub fn compact(root: &Root) -> Result<()> {
+    root.write(crate::hugetlb::compact_file(None), "1")
+}
+
 /// Reads `/proc/meminfo`.
 ///
 /// # Errors

@@ -163,7 +163,7 @@ impl Builder {
                 }
                 Next::Compact => {
                     flush(&mut self.holder, MOST_FLUSHED)?;
-                    root.write("proc/sys/vm/compact_memory", "1")?;
+                    memory::compact(&root)?;
                     self.build.compacted();
                 }
                 Next::Done if movable && recounts < RECOUNTS => {

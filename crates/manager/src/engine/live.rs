@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, clock};
+use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, clock, memory};
 use hugepilot_policy::daemon::Key;
 use hugepilot_profiler::{
     LoadReader, MAX_REGIONS, ProgressReader, WorkReader, read_memory, read_regions, read_sampled,
@@ -41,6 +41,9 @@ impl Opened {
     }
 }
 
+/// Rest after a compaction, as a multiple of its time.
+const COMPACTION_REST: u64 = 20;
+
 /// The running system: a process and those that it starts, or several processes.
 pub struct Live<'a> {
     /// Samples of all processes.
@@ -61,6 +64,8 @@ pub struct Live<'a> {
     pub guard: Option<Arc<TrialGuard>>,
     /// Huge pages of the daemon that it frees for a region without one.
     pub(crate) reserve: Option<Rc<RefCell<Reserve>>>,
+    /// Time from which memory may be compacted again.
+    compacts_from: Nanos,
     /// Processes that the user named, which stay the same if they start another program. If there
     /// is one, others are its descendants.
     named: BTreeMap<Pid, Rc<Process>>,
@@ -98,6 +103,7 @@ impl<'a> Live<'a> {
             say,
             guard: None,
             reserve: None,
+            compacts_from: Nanos::ZERO,
             named,
             opened,
             known: BTreeMap::new(),
@@ -301,6 +307,18 @@ impl TuneWorld for Live<'_> {
     fn lacks_huge_pages(&mut self) {
         let now = self.now();
         self.reserve.iter().for_each(|reserve| reserve.borrow_mut().release(now));
+    }
+
+    fn compact(&mut self) {
+        let begun = self.now();
+        if begun < self.compacts_from {
+            return;
+        }
+        // Without the permission, each collapse compacts, unless the kernel defers that after
+        // failures.
+        let _ = memory::compact(&Root::live());
+        let now = self.now();
+        self.compacts_from = now + Nanos::new((now - begun).get().saturating_mul(COMPACTION_REST));
     }
 
     fn trial_begins(&mut self, seen: &ProcessSnapshot, regions: &[Promotion]) {

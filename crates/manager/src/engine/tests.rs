@@ -426,6 +426,7 @@ fn cold_huge_pages_that_nobody_requested_make_room_for_hot_regions() {
         let mut engine = scarce((0..160).map(heat).collect(), 100, 0, flags);
         run(&mut engine, Nanos::seconds(60));
         assert!((least..=most).contains(&hot(&engine)), "{flags}: {}", hot(&engine));
+        assert_eq!(engine.world.compactions > 0, most > 0, "{flags}");
     }
     // Equal regions stay as they are.
     let mut engine = scarce(vec![1.0; 160], 100, 0, "");

@@ -223,12 +223,20 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         let key = key_of(target.id());
         let mut changes = Changes::new(self.controller.guard, self.controller.claims.remove(&key));
         let demotions = demote.iter().map(|&region| (0, PlannedAct::Demote(region)));
-        let plan = demotions.chain(promote.iter().map(|one| (0, PlannedAct::Promote(one))));
+        let promotions = promote.iter().map(|one| (0, PlannedAct::Promote(one)));
         let begun = self.world.now();
         let state = self.controller.state.of_mut(&decided.process);
         let (huge, done, all) = (target.sizes().huge, 0, promote.len());
         let mut until = Until { world: &mut self.world, state, pid, huge, end, done, all };
-        let Ok(is_done) = carry_out(plan, &mut [(&*target, &mut changes)], &mut until);
+        let compacts = !demote.is_empty() && until.state.lacks_huge_pages();
+        let Ok(mut is_done) = carry_out(demotions, &mut [(&*target, &mut changes)], &mut until);
+        if is_done {
+            if compacts {
+                until.world.compact();
+            }
+            let Ok(rest) = carry_out(promotions, &mut [(&*target, &mut changes)], &mut until);
+            is_done = rest;
+        }
         outcome = changes.outcome;
         if !is_done {
             // The end of the time does not interrupt.

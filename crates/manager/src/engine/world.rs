@@ -93,6 +93,9 @@ pub trait TuneWorld: World {
     }
     /// Is called when no huge page was free for an act. A world may free some of its own.
     fn lacks_huge_pages(&mut self) {}
+    /// Makes the kernel compact memory, so that base pages of split huge pages move together. Does
+    /// nothing within 20 times the time that the last compaction took.
+    fn compact(&mut self) {}
     /// Is called after each act in a process, with the number of acts of this round and of those
     /// planned.
     fn acted(&mut self, pid: Pid, done: usize, all: usize);

@@ -43,7 +43,7 @@ fn fork_does_not_deadlock_with_an_allocating_thread() {
 
 #[test]
 fn an_invalid_value_is_reported_once_and_the_default_used() {
-    for pages in ["huge", "thp,thp", "hugetlb-2m,thp,base,collapse,hugetlb-1g,thp:20%"] {
+    for pages in ["huge", "thp,thp", "hugetlb-2m,thp,base,system,collapse,hugetlb-1g,thp:20%"] {
         let mut program = Preloaded::new("/bin/ls", &["/"]);
         let output = program.command.env("HUGEPILOT_PAGES", pages).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

@@ -118,6 +118,7 @@ pub(crate) struct Simulated {
     pub(crate) boosted: Vec<Pid>,
     /// Huge pages that it frees at the first lack.
     pub(crate) reserve: Bytes,
+    pub(crate) compactions: u64,
     /// Readings of memory so far. No two are of the same moment, as on a real clock.
     pub(crate) readings: u64,
 }
@@ -273,6 +274,10 @@ impl TuneWorld for Simulated {
             let free_huge = headroom.get().free_huge + freed;
             headroom.set(Headroom { free_huge, ..headroom.get() });
         }
+    }
+
+    fn compact(&mut self) {
+        self.compactions += 1;
     }
 
     fn boost(&mut self, pids: &[Pid]) {
