@@ -20,6 +20,12 @@ pub struct MemInfo {
     pub corrupted: Bytes,
 }
 
+/// Whether this process may compact memory: root may.
+pub fn may_compact(root: &Root) -> bool {
+    let file = root.join(crate::hugetlb::compact_file(None));
+    std::fs::OpenOptions::new().write(true).open(file).is_ok()
+}
+
 /// Compacts memory of all nodes. Takes up to seconds.
 ///
 /// # Errors

@@ -207,7 +207,7 @@ fn warn_of_noise(progress: &Progress, interrupt: &Interrupt) {
     let stopped = || interrupt.is_asked();
     let activity = hugepilot_lab::quiet(&Root::live(), ACTIVITY, &stopped);
     for noise in activity.map(|report| report.reasons).unwrap_or_default() {
-        progress.round(&format!("warning: runs will be noisy: {}", noise.text()));
+        note(&format!("warning: runs will be noisy: {}", noise.text()));
     }
 }
 

@@ -25,13 +25,20 @@ const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys
 /// A journal of two rounds.
 const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
 /// A recording of a few lines.
+/// Runs of an experiment.
+const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/runs/lab/pcc-processes.ndjson");
 const RECORDING: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../recording/src/format/samples/version-2.ndjson.gz");
 const SECRET: &str = "7391 4242 secret-of-root";
 /// Errors for a file of root: it may not be opened; it exists and would be replaced; the argument
 /// is not a file.
-const FILE_ERRORS: [&str; 4] =
-    ["ermission denied", "EACCES", "the file exists", "is not a generated graph"];
+const FILE_ERRORS: [&str; 5] = [
+    "ermission denied",
+    "EACCES",
+    "the file exists",
+    "is not a generated graph",
+    "no known extension",
+];
 /// Time limit, far longer than a failing run and shorter than a daemon.
 const AT_MOST: Duration = Duration::from_secs(20);
 
@@ -137,8 +144,9 @@ fn no_option_opens_files_that_its_user_may_not_open() {
         to
     };
     let [journal, recording] = [copied(JOURNAL, "journal.ndjson"), copied(RECORDING, "x.rec")];
+    let runs = copied(RUNS, "runs.ndjson");
     let pid = workload.pid().to_string();
-    let known = [pid, path("graph.el"), path("theirs/x.sg"), journal, recording];
+    let known = [pid, path("graph.el"), path("theirs/x.sg"), journal, recording, runs];
     let mut paths = 0;
     for (name, command) in hugepilot_cli::leaves() {
         for argument in command.get_arguments().filter(|one| one.get_action().takes_values()) {

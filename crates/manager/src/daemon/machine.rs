@@ -1,6 +1,6 @@
 //! Access of the daemon to the running system.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -62,6 +62,7 @@ pub struct LiveSystem<'a> {
     forks: OnceCell<RefCell<Option<ForkWatch>>>,
     source: &'a dyn FactsSource,
     reserve: Rc<RefCell<Reserve>>,
+    compacts_from: Rc<Cell<Nanos>>,
 }
 
 impl<'a> LiveSystem<'a> {
@@ -103,6 +104,7 @@ impl<'a> LiveSystem<'a> {
             forks: OnceCell::new(),
             source,
             reserve: Rc::default(),
+            compacts_from: Rc::default(),
         })
     }
 
@@ -294,6 +296,7 @@ impl System for LiveSystem<'_> {
         let mut live = self.live(sampling.processes().to_vec(), sampling);
         live.guard.clone_from(&self.facts.borrow().trial_guard);
         live.reserve = Some(self.reserve.clone());
+        live.compacts_from = self.compacts_from.clone();
         Ok((live, not_sampled))
     }
 

@@ -33,10 +33,14 @@ impl Reserve {
         }
     }
 
-    /// Frees some huge pages, which a region lacks now.
-    pub(crate) fn release(&mut self, now: Nanos) {
+    /// Frees some huge pages, which a region lacks now. Returns whether there were any.
+    pub(crate) fn release(&mut self, now: Nanos) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
         self.held.truncate(self.held.len().saturating_sub(RELEASED));
         self.next = now + REST;
+        true
     }
 }
 
@@ -70,7 +74,7 @@ mod tests {
             assert!(reserve.next >= Nanos::seconds(60));
             return;
         }
-        reserve.release(Nanos::seconds(21));
+        assert!(reserve.release(Nanos::seconds(21)));
         assert_eq!(reserve.held.len(), 2);
         reserve.keep(sizes.huge.times(18), sizes, Nanos::seconds(22));
         assert_eq!(reserve.held.len(), 2, "the released pages have another user now");

@@ -1,6 +1,6 @@
 //! The running system, as the engine sees it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub struct Live<'a> {
     pub guard: Option<Arc<TrialGuard>>,
     /// Huge pages of the daemon that it frees for a region without one.
     pub(crate) reserve: Option<Rc<RefCell<Reserve>>>,
-    /// Time from which memory may be compacted again.
-    compacts_from: Nanos,
+    /// Time from which memory may be compacted again, of all worlds of this process.
+    pub(crate) compacts_from: Rc<Cell<Nanos>>,
     /// Processes that the user named, which stay the same if they start another program. If there
     /// is one, others are its descendants.
     named: BTreeMap<Pid, Rc<Process>>,
@@ -103,7 +103,7 @@ impl<'a> Live<'a> {
             say,
             guard: None,
             reserve: None,
-            compacts_from: Nanos::ZERO,
+            compacts_from: Rc::default(),
             named,
             opened,
             known: BTreeMap::new(),
@@ -304,21 +304,22 @@ impl TuneWorld for Live<'_> {
         self.sampling.boost(&processes);
     }
 
-    fn lacks_huge_pages(&mut self) {
+    fn lacks_huge_pages(&mut self) -> bool {
         let now = self.now();
-        self.reserve.iter().for_each(|reserve| reserve.borrow_mut().release(now));
+        self.reserve.as_ref().is_some_and(|reserve| reserve.borrow_mut().release(now))
+    }
+
+    fn may_compact(&self) -> bool {
+        self.now() >= self.compacts_from.get() && memory::may_compact(&Root::live())
     }
 
     fn compact(&mut self) {
         let begun = self.now();
-        if begun < self.compacts_from {
-            return;
-        }
-        // Without the permission, each collapse compacts, unless the kernel defers that after
-        // failures.
+        // Without it, each collapse compacts, unless the kernel defers that after failures.
         let _ = memory::compact(&Root::live());
         let now = self.now();
-        self.compacts_from = now + Nanos::new((now - begun).get().saturating_mul(COMPACTION_REST));
+        let rest = Nanos::new((now - begun).get().saturating_mul(COMPACTION_REST));
+        self.compacts_from.set(now + rest);
     }
 
     fn trial_begins(&mut self, seen: &ProcessSnapshot, regions: &[Promotion]) {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
-use hugepilot_policy::round::{ProcessOutcome, Round};
+use hugepilot_policy::round::{ProcessOutcome, Round, is_split};
 use hugepilot_policy::tune::{
     Decision, MIN_SAMPLES, NextDecision, Policy, ProcessState, State, TuneGoal, TunePhase,
 };
 use hugepilot_record::{
     Attempts, Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window,
 };
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::due::Due;
 use super::until::Until;
@@ -222,20 +222,35 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         };
         let key = key_of(target.id());
         let mut changes = Changes::new(self.controller.guard, self.controller.claims.remove(&key));
-        let demotions = demote.iter().map(|&region| (0, PlannedAct::Demote(region)));
+        let state = self.controller.state.of_mut(&decided.process);
+        // Other policies demote what they promoted.
+        let is_heat = self.controller.goal.policy == Policy::Heat;
+        let is_spare = |region: &&Region| is_heat && !state.is_promoted(**region);
+        let spare = demote.iter().filter(is_spare).count();
+        // The kernel may have free huge pages by now. Without compaction, a split frees none.
+        let may_split = spare == 0
+            || target.free_huge() < target.sizes().huge.times(spare as u64)
+                && self.world.may_compact();
+        let mut demote = demote.clone();
+        demote.retain(|region| may_split || !is_spare(&region));
+        let demotions = demote.into_iter().map(|region| (0, PlannedAct::Demote(region)));
         let promotions = promote.iter().map(|one| (0, PlannedAct::Promote(one)));
         let begun = self.world.now();
-        let state = self.controller.state.of_mut(&decided.process);
         let (huge, done, all) = (target.sizes().huge, 0, promote.len());
         let mut until = Until { world: &mut self.world, state, pid, huge, end, done, all };
-        let compacts = !demote.is_empty() && until.state.lacks_huge_pages();
         let Ok(mut is_done) = carry_out(demotions, &mut [(&*target, &mut changes)], &mut until);
         if is_done {
-            if compacts {
+            let splits = changes.outcome.demotions.iter().filter(|act| is_split(act)).count();
+            let splits = if spare > 0 { splits } else { 0 };
+            if splits > 0 && !until.is_over() {
                 until.world.compact();
             }
             let Ok(rest) = carry_out(promotions, &mut [(&*target, &mut changes)], &mut until);
             is_done = rest;
+            if until.done < splits / 2 {
+                let rest = self.controller.goal.horizon;
+                until.state.rest_spare(until.world.now() + rest);
+            }
         }
         outcome = changes.outcome;
         if !is_done {
@@ -275,7 +290,6 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         if attempts.stopped != Some(Stop::NoHugePages) {
             return None;
         }
-        self.world.lacks_huge_pages();
         let (now, persistent) = (self.world.now(), self.controller.goal.persistent);
         // An exchange may free huge pages.
         let exchanges = self.controller.state.exchanges(decided.process.pid);
@@ -287,6 +301,8 @@ impl<W: TuneWorld> Engine<W, Tuning> {
             return None;
         }
         let pause = state.wait_for_huge_pages(&attempts.acts, persistent || exchanges)?;
+        // The next attempt follows at once: a free block does not stay free.
+        let pause = if self.world.lacks_huge_pages() { Nanos::ZERO } else { pause };
         if in_trial {
             state.phase = TunePhase::Watching { idle: 0 };
             return Some(Next::Renew(pause));

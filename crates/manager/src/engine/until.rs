@@ -22,13 +22,24 @@ pub(super) struct Until<'a> {
     pub(super) all: usize,
 }
 
+impl Until<'_> {
+    /// Whether nothing more is to be promoted.
+    pub(super) fn is_over(&self) -> bool {
+        self.world.is_interrupted() || self.world.now() >= self.end
+    }
+}
+
 impl<P> StopRule<P> for Until<'_> {
     type Error = Infallible;
 
-    /// Demotions undo what hugepilot did, so nothing forbids them.
+    /// Demotions of what hugepilot promoted undo that, so nothing forbids them.
     fn may_act(&mut self, planned: &PlannedAct<'_>) -> Result<bool, Infallible> {
-        let is_over = || self.world.is_interrupted() || self.world.now() >= self.end;
-        Ok(!matches!(planned, PlannedAct::Promote(_)) || !is_over())
+        let undoes = match *planned {
+            PlannedAct::Promote(_) => false,
+            PlannedAct::Demote(region) => self.state.is_promoted(region),
+            PlannedAct::Split(_) => true,
+        };
+        Ok(undoes || !self.is_over())
     }
 
     fn rest(&mut self, time: Nanos) -> bool {

@@ -91,10 +91,17 @@ pub trait TuneWorld: World {
     fn trial_ended(&mut self, id: &ProcessId) {
         let _ = id;
     }
-    /// Is called when no huge page was free for an act. A world may free some of its own.
-    fn lacks_huge_pages(&mut self) {}
-    /// Makes the kernel compact memory, so that base pages of split huge pages move together. Does
-    /// nothing within 20 times the time that the last compaction took.
+    /// Is called when no huge page was free for an act. Returns whether the world freed some of its
+    /// own.
+    fn lacks_huge_pages(&mut self) -> bool {
+        false
+    }
+    /// Whether [`Self::compact`] is permitted, and 20 times the time of the last one is over.
+    fn may_compact(&self) -> bool {
+        true
+    }
+    /// Makes the kernel compact the memory of the whole machine, so that base pages of split huge
+    /// pages move together. Takes up to seconds.
     fn compact(&mut self) {}
     /// Is called after each act in a process, with the number of acts of this round and of those
     /// planned.

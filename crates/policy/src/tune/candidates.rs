@@ -255,7 +255,11 @@ impl<'a> Judge<'a> {
         let promoted = self.state.regions.get(&region).and_then(|past| past.promoted);
         let is_huge = promoted.is_some_and(|at| at <= window.since)
             && self.state.is_still_huge(region, self.seen);
-        if is_huge { self.state.stall_ratio() } else { 1.0 }
+        if is_huge || promoted.is_none() && self.is_exchangeable(region) {
+            self.state.stall_ratio()
+        } else {
+            1.0
+        }
     }
 
     pub(super) fn sampled_pages(&self, region: Region) -> u32 {

@@ -291,7 +291,7 @@ impl<'a> ProcessRound<'a> {
         let (now, horizon) = (self.moment.time, self.goal.horizon);
         let memory = &self.seen.memory;
         let may = self.past.regions.get(&region).map_or_else(
-            || self.past.lacks_huge_pages() && is_spare(memory, region),
+            || self.past.may_split_spare(now) && is_spare(memory, region),
             |past| past.has_stayed(now, horizon) && self.past.is_still_huge(region, memory),
         );
         self.is_watching() && may
@@ -305,7 +305,8 @@ impl<'a> ProcessRound<'a> {
     /// Regions that may be exchanged, and what each seems to save.
     pub(super) fn exchangeable(&self) -> impl Iterator<Item = (Region, f64)> {
         let worth = self.worth(self.ratio);
-        let spare = self.seen.memory.pages.keys().filter(|_| self.past.lacks_huge_pages());
+        let now = self.moment.time;
+        let spare = self.seen.memory.pages.keys().filter(move |_| self.past.may_split_spare(now));
         let spare = spare.filter(|&region| !self.past.regions.contains_key(region));
         let regions = self.past.regions.keys().chain(spare);
         let regions = regions.filter(|&&region| self.is_exchangeable(region));
@@ -388,10 +389,14 @@ impl<'a> ProcessRound<'a> {
     }
 }
 
-/// Whether a region is on a huge page that neither the program nor hugepilot requested, and that
-/// may be split.
+/// Whether a region is on a huge page that may be split, in memory that has huge pages by the THP
+/// setting `always` and not by a request of the program (MADV_HUGEPAGE). The kernel calls other
+/// memory without that request not eligible, so that memory that a program or an earlier run
+/// collapsed there stays.
 fn is_spare(memory: &ProcessMemory, region: Region) -> bool {
     let mapping = memory.mapping_of(region);
     memory.pages.get(&region).is_some_and(|pages| split_skip(pages).is_none())
-        && mapping.is_some_and(|one| !one.flags.has("hg") && mapping_split_skip(one).is_none())
+        && mapping.is_some_and(|one| {
+            one.thp_eligible && !one.flags.has("hg") && mapping_split_skip(one).is_none()
+        })
 }

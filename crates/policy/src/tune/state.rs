@@ -180,6 +180,7 @@ impl State {
     pub fn begin_again(&mut self, id: &ProcessId, resting: &[Region]) {
         let state = self.of_mut(id);
         (state.phase, state.trial, state.no_trial) = (TunePhase::Observing, None, None);
+        state.waits = 0;
         state.regions.retain(|_, past| past.promoted.is_some());
         for past in state.regions.values_mut() {
             *past = TriedRegion { failures: 0, demoted: None, ..*past };
@@ -271,6 +272,10 @@ pub struct ProcessState {
     /// Waits for free huge pages since the last verified promotion.
     #[serde(default, skip_serializing_if = "is_default")]
     pub waits: u32,
+    /// Time from which huge pages that the kernel gave without a request may be split for hotter
+    /// regions.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spare_from: Nanos,
     /// Order in which its regions were first seen present, for the policy `linux`.
     #[serde(default, skip_serializing_if = "FirstTouch::is_empty")]
     pub touched: FirstTouch,
@@ -367,6 +372,17 @@ impl ProcessState {
         let lacked = acts.iter().filter(|act| act.outcome == ActOutcome::Failed(Errno::ENOMEM));
         let took: u64 = lacked.map(|act| act.took.get()).sum();
         Some(pause.max(Nanos::new(took.saturating_mul(REST))))
+    }
+
+    /// Whether huge pages that the kernel gave without a request may be split for hotter regions at
+    /// `now`.
+    pub(super) fn may_split_spare(&self, now: Nanos) -> bool {
+        self.lacks_huge_pages() && now >= self.spare_from
+    }
+
+    /// Notes that splits of such huge pages freed few: none is split until `time`.
+    pub const fn rest_spare(&mut self, time: Nanos) {
+        self.spare_from = time;
     }
 
     /// Whether the last attempt found no free huge page.

@@ -113,12 +113,12 @@ impl Case {
 
     /// Whether the command works until a signal.
     pub(super) const fn is_endless(self) -> bool {
-        matches!(self, Self::Daemon | Self::Promoter) || self.holds_memory()
+        matches!(self, Self::Daemon | Self::Promoter | Self::PageCache) || self.holds_memory()
     }
 
     /// Whether the command holds memory that others must have back after it.
     pub(super) const fn holds_memory(self) -> bool {
-        matches!(self, Self::Pressure | Self::Fragment | Self::PageCache)
+        matches!(self, Self::Pressure | Self::Fragment)
     }
 
     /// Chooses the arguments of the command and starts its target. With `may_be_long`, programs may
@@ -161,7 +161,7 @@ impl Case {
                 CaseSetup { target: Some((victim, None)), ..CaseSetup::new(line) }
             }
             Self::Pressure => {
-                let held = Bytes::mib(64 * (1 + random.below(32)));
+                let held = Bytes::mib(64 * (8 + random.below(24)));
                 let left = available() - held;
                 CaseSetup::new(format!("lab pressure --leave {} --json", left.get()))
             }

@@ -4,7 +4,7 @@
 pub(super) fn minimum(
     text: &str,
     argument: &str,
-    [pid, graph, out, journal, recording]: &[String; 5],
+    [pid, graph, out, journal, recording, runs]: &[String; 6],
 ) -> Vec<(&'static str, String)> {
     let own =
         |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
@@ -55,6 +55,7 @@ pub(super) fn minimum(
         ("lab pchase", _) => own(&[("--size", "1MiB"), ("--rounds", "1"), ("--time", "1ms")]),
         ("lab stream" | "lab gups", _) => own(&[("--size", "1MiB")]),
         ("lab tlb-sweep", _) => own(&[("--size", "2MiB"), ("--pages", "base")]),
+        ("lab report", "output") => own(&[("files", runs)]),
         (lab, argument) if lab.starts_with("lab ") => lab_minimum(lab, argument, out, journal),
         _ => panic!("`{text}` has no entry here for a short run"),
     }

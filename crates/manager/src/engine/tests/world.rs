@@ -119,6 +119,7 @@ pub(crate) struct Simulated {
     /// Huge pages that it frees at the first lack.
     pub(crate) reserve: Bytes,
     pub(crate) compactions: u64,
+    pub(crate) may_compact: bool,
     /// Readings of memory so far. No two are of the same moment, as on a real clock.
     pub(crate) readings: u64,
 }
@@ -127,7 +128,7 @@ impl Simulated {
     pub(crate) fn of(programs: impl IntoIterator<Item = Program>) -> Self {
         let clock = Rc::new(Cell::new(Nanos::seconds(1)));
         let programs = programs.into_iter().map(|program| (program.target.id.pid, program));
-        Self { programs: programs.collect(), clock, ..Self::default() }
+        Self { programs: programs.collect(), clock, may_compact: true, ..Self::default() }
     }
 
     pub(crate) fn program(&self, pid: i32) -> &Program {
@@ -268,12 +269,17 @@ impl TuneWorld for Simulated {
         })
     }
 
-    fn lacks_huge_pages(&mut self) {
+    fn lacks_huge_pages(&mut self) -> bool {
         let freed = std::mem::take(&mut self.reserve);
         for headroom in self.programs.values().map(|program| &program.target.headroom) {
             let free_huge = headroom.get().free_huge + freed;
             headroom.set(Headroom { free_huge, ..headroom.get() });
         }
+        !freed.is_zero()
+    }
+
+    fn may_compact(&self) -> bool {
+        self.may_compact
     }
 
     fn compact(&mut self) {
