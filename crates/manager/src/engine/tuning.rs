@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
-use hugepilot_policy::round::{ProcessOutcome, Round, is_split};
+use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{
     Decision, MIN_SAMPLES, NextDecision, Policy, ProcessState, State, TuneGoal, TunePhase,
 };
@@ -240,14 +240,13 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         let mut until = Until { world: &mut self.world, state, pid, huge, end, done, all };
         let Ok(mut is_done) = carry_out(demotions, &mut [(&*target, &mut changes)], &mut until);
         if is_done {
-            let splits = changes.outcome.demotions.iter().filter(|act| is_split(act)).count();
-            let splits = if spare > 0 { splits } else { 0 };
+            let splits = if spare > 0 { changes.outcome.demoted() } else { 0 };
             if splits > 0 && !until.is_over() {
                 until.world.compact();
             }
             let Ok(rest) = carry_out(promotions, &mut [(&*target, &mut changes)], &mut until);
             is_done = rest;
-            if until.done < splits / 2 {
+            if changes.outcome.attempts.verified() < splits / 2 {
                 let rest = self.controller.goal.horizon;
                 until.state.rest_spare(until.world.now() + rest);
             }
