@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 
 /// Tests in the list of the slowest.
 const SLOWEST: usize = 20;
+/// Characters of a panic in the list of failed tests.
+const PANIC_CHARS: usize = 600;
 
 /// The checkout on which xtask acts: that of the cargo that started it, else that of the current
 /// directory. Checkouts with one target folder share the program, so it must not compile a path in.
@@ -168,7 +170,7 @@ pub(crate) struct Tests {
     pub(crate) passed: u64,
     /// Marked `#[ignore]`.
     pub(crate) ignored: u64,
-    /// Failed, as `PROGRAM: TEST`, or `PROGRAM: STATUS` of one that named none.
+    /// Failed, as `PROGRAM: TEST: PANIC`, or `PROGRAM: STATUS` of one that named none.
     pub(crate) failed: Vec<String>,
 }
 
@@ -179,20 +181,45 @@ pub(crate) struct TestReader {
     /// Names since the last line `failures:`. The runner prints that twice: before the output of
     /// the failed tests, and before their names.
     listed: Option<Vec<String>>,
+    /// Each failed test with its output.
+    outputs: Vec<(String, Vec<String>)>,
 }
 
 impl TestReader {
     /// Reads the next line.
     pub(crate) fn add(&mut self, line: &str) {
-        if line == "failures:" {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|s| s.strip_suffix(" stdout ----"))
+        {
+            self.outputs.push((name.to_owned(), Vec::new()));
+        } else if line == "failures:" {
             self.listed = Some(Vec::new());
         } else if let Some((passed, ignored)) = result(line) {
             self.tests.passed += passed;
             self.tests.ignored += ignored;
-            self.tests.failed.extend(self.listed.take().unwrap_or_default());
-        } else if let (Some(listed), Some(name)) = (&mut self.listed, line.strip_prefix("    ")) {
-            listed.push(name.to_owned());
+            let failed = self.listed.take().unwrap_or_default();
+            let with_panic = |name: String| self.panic_of(&name).unwrap_or(name);
+            let failed: Vec<String> = failed.into_iter().map(with_panic).collect();
+            self.tests.failed.extend(failed);
+            self.outputs.clear();
+        } else {
+            if let Some((_, output)) = self.outputs.last_mut() {
+                output.push(line.to_owned());
+            }
+            if let (Some(listed), Some(name)) = (&mut self.listed, line.strip_prefix("    ")) {
+                listed.push(name.to_owned());
+            }
         }
+    }
+
+    /// The name of a failed test and its first panic, in one line of which the start is kept.
+    fn panic_of(&self, name: &str) -> Option<String> {
+        let (_, output) = self.outputs.iter().find(|(of, _)| of == name)?;
+        let start = output.iter().position(|line| line.contains(" panicked at "))?;
+        let is_text = |line: &&String| !line.starts_with("stack backtrace") && !line.is_empty();
+        let lines = output[start..].iter().take_while(is_text);
+        let text = lines.map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        let place = text.split_once(" panicked at ")?.1;
+        Some(format!("{name}: {}", place.chars().take(PANIC_CHARS).collect::<String>()))
     }
 
     /// Returns the tests of the program `name`, which ended with this status.
@@ -244,6 +271,12 @@ failures:
     indented
 test result: is not this
 
+thread 'live::b' (7) panicked at tests/b.rs:3:5:
+assertion failed
+  left: 1
+stack backtrace:
+   0: core
+
 failures:
     c
     live::b
@@ -260,7 +293,9 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out
         let passed = "echo 'test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured'; ";
         let both = Tests { passed: 26, ignored: 4, failed: Vec::new() };
         assert_eq!(tests(&format!("{passed}{passed}")), both);
-        let failed = ["p: c", "p: live::b"].map(str::to_owned).to_vec();
+        let failed = ["p: c", "p: live::b: tests/b.rs:3:5: assertion failed left: 1"]
+            .map(str::to_owned)
+            .to_vec();
         let script = format!("{passed}cat <<'E'\n{FAILED}E\nexit 101");
         assert_eq!(tests(&script), Tests { passed: 14, ignored: 2, failed });
         // A program that ends otherwise has no list.
