@@ -80,7 +80,7 @@ pub struct ExperimentReport {
     pub scale: String,
     /// Whether the claim was reproduced.
     pub verdict: ExperimentVerdict,
-    /// Unit of the values: `seconds`, `per_second` or `speedup`.
+    /// Unit of the values: `seconds`, `per_second`, `speedup` or `count`.
     pub unit: String,
     /// Number of runs.
     pub runs: u64,
@@ -268,8 +268,8 @@ fn bands(one: &ExperimentReport) -> Section {
 fn cells(one: &ExperimentReport) -> Section {
     let unit = match &*one.unit {
         "seconds" => Unit::Seconds,
-        "speedup" => Unit::Number,
-        _ => Unit::PerSecond,
+        "per_second" => Unit::PerSecond,
+        _ => Unit::Number,
     };
     let also: BTreeSet<&String> = one.cells.iter().flat_map(|cell| cell.also.keys()).collect();
     let columns = ["panel", "weather", "cell", "runs", "median", "min", "max", "speedup", "low"];

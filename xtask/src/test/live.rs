@@ -13,10 +13,11 @@ use crate::run::{self, Tests};
 pub(super) const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "live"];
 
 /// Modules whose tests run two at a time: they have processes of their own, stop none of the group
-/// of the test, change no setting of the machine, and expect neither a gain nor a time. A compaction
-/// for one of them does not disturb the other. All others run alone. If a process of an orphaned group is stopped, the end of a program beside it, whose
-/// parent is in another group, is a SIGHUP for the whole group, also for the test. The test runner
-/// selects by part of a name, so that no name may be the end of another.
+/// of the test, change no setting of the machine, and expect neither a gain nor a time. Compaction
+/// for one of them does not disturb the other. All others run alone. If a process of an orphaned
+/// group is stopped, the end of a program beside it, whose parent is in another group, is a SIGHUP
+/// for the whole group, also for the test. The test runner selects by part of a name, so that no
+/// name may be the end of another.
 const IN_PAIRS: [&str; 35] = [
     "bloated::",
     "blocked::",

@@ -15,7 +15,7 @@ use crate::workload::{HOT_SET, Workload};
 /// `hugepilot` under strace, with a fault injected into its calls on other processes' memory.
 pub(crate) struct Injected {
     pub(crate) tool: Running,
-    /// Log of these calls by strace.
+    /// Log of these calls by strace, which creates it again if it is dropped before that.
     pub(crate) log: NamedTempFile,
 }
 
@@ -93,7 +93,8 @@ fn failures_are_distinguished_counted_and_not_repeated_for_ever() {
 fn one_false_success_is_counted_as_one() {
     requires!(strace());
     let workload = Workload::start(HOT_SET);
-    let done = injected(workload.pid(), "3s", "retval=2097152:when=4").tool.wait(LIMIT);
+    let Injected { tool, log: _log } = injected(workload.pid(), "3s", "retval=2097152:when=4");
+    let done = tool.wait(LIMIT);
     let report = done.exits(0).report();
     assert_eq!(report.acts.failed, BTreeMap::from([("not_verified".to_owned(), 1)]), "{done:?}");
     // A later round tries the region again, and verifies it. It counts once, without a warning.

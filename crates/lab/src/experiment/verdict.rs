@@ -130,6 +130,9 @@ impl Runs<'_> {
                     continue;
                 };
                 let speedup = self.ratios(panel, &weather.name, &cell.name, base);
+                // Further values belong to the usual value of a run, not to another one.
+                let also = cell.value.is_none();
+                let also = also.then(|| self.also(panel, &weather.name, &cell.name));
                 cells.push(CellReport {
                     panel: panel.to_owned(),
                     weather: weather.name.clone(),
@@ -138,7 +141,7 @@ impl Runs<'_> {
                     value,
                     speedup: speedup.spread().filter(|_| cell.name != *base),
                     published_speedup: cell.published.get(&weather.name).copied(),
-                    also: self.also(panel, &weather.name, &cell.name),
+                    also: also.unwrap_or_default(),
                 });
             }
         }

@@ -9,7 +9,7 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 use super::{Bloat, args, debloat, injectable, possible, report};
 use crate::hostile::is_plain;
-use crate::injected::under_strace;
+use crate::injected::{Injected, under_strace};
 use crate::look::{huge_map, huge_now};
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::workload::{SOON, sizes};
@@ -28,7 +28,7 @@ fn is_excluded(warning: &DebloatWarning, by: Stop) -> bool {
 #[track_caller]
 fn half_way(victim: &Bloat) -> Running {
     let before = victim.total("AnonHugePages");
-    let mut tool = under_strace(&args(&[victim.pid()], ""), SLOWLY).tool;
+    let Injected { mut tool, log: _log } = under_strace(&args(&[victim.pid()], ""), SLOWLY);
     tool.until("the second split", || huge_now(victim.pid()) + sizes().huge < before);
     tool
 }
@@ -90,7 +90,8 @@ fn others_are_split_when_one_target_ends() {
     requires!(injectable());
     let (victim, other) = (Bloat::start(&["16x40"]), Bloat::start(&["100x10"]));
     let before = victim.total("AnonHugePages");
-    let mut tool = under_strace(&args(&[victim.pid(), other.pid()], ""), SLOWLY).tool;
+    let targets = [victim.pid(), other.pid()];
+    let Injected { mut tool, log: _log } = under_strace(&args(&targets, ""), SLOWLY);
     tool.until("the first split", || huge_now(victim.pid()) < before);
     drop(victim);
     let done = tool.wait(Duration::from_secs(10));
