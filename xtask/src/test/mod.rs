@@ -50,12 +50,12 @@ fn steps(scope: Scope, report: &mut Report) {
     if scope == Scope::Quick || !is_ci() {
         checks::run(report);
     }
-    let long = tests(scope, report);
+    tests(scope, report);
     dependencies::check(report);
     if scope == Scope::Quick {
         report.not_run("live", "--quick");
     } else {
-        live_tests(report, long);
+        live_tests(report);
     }
     let unexpected = report.skips.as_ref().map(Skips::unexpected).filter(|_| is_ci());
     let unexpected = unexpected.into_iter().flatten();
@@ -67,15 +67,11 @@ fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }
 
-/// Runs the test programs and the doctests, two at a time, and Miri beside them. Returns those that
-/// are to run beside the live tests.
-fn tests(scope: Scope, report: &mut Report) -> Vec<Program> {
+/// Runs the test programs and the doctests, two at a time, and Miri beside them.
+fn tests(scope: Scope, report: &mut Report) {
     let Some(mut built) = build(report, "build tests", programs::build) else {
-        report.not_run("test", "its build failed");
-        return Vec::new();
+        return report.not_run("test", "its build failed");
     };
-    let beside = |program: &mut Program| scope == Scope::All && is_ci() && program.is_long();
-    let long = built.extract_if(.., beside).collect();
     match scope {
         Scope::Quick => report.not_run("miri", "--quick"),
         // Its standard library is built each time on a fresh machine, a minute of the 15.
@@ -103,7 +99,6 @@ fn tests(scope: Scope, report: &mut Report) -> Vec<Program> {
         report.record("miri", run.seconds, outcome);
     }
     report.skips = Some(skips);
-    long
 }
 
 /// Builds test programs in a step; `None` if that failed.
@@ -120,8 +115,8 @@ fn build(
     built
 }
 
-/// Runs the live tests, and in CI the `long` tests and the checks beside them.
-fn live_tests(report: &mut Report, long: Vec<Program>) {
+/// Runs the live tests, and in CI the checks beside them.
+fn live_tests(report: &mut Report) {
     let Some(built) = build(report, "build live", live::build) else {
         report.not_run("live", "its build failed");
         // The checks may name the cause.
@@ -129,14 +124,11 @@ fn live_tests(report: &mut Report, long: Vec<Program>) {
             checks::run(report)
         };
     };
-    let mut beside = Report::default();
+    let mut checks = Report::default();
     let mut skips = Skips::default();
     thread::scope(|scope| {
         if is_ci() {
-            scope.spawn(|| {
-                long_tests(&mut beside, long);
-                checks::run_beside_live(&mut beside);
-            });
+            scope.spawn(|| checks::run_beside_live(&mut checks));
         }
         report.step("live", || {
             let log = SkipLog::fresh("live")?;
@@ -145,24 +137,8 @@ fn live_tests(report: &mut Report, long: Vec<Program>) {
             summary(tests, skips.count())
         });
     });
+    report.extend(checks);
     report.skips = report.skips.take().map(|before| before.and(skips));
-    report.extend(beside);
-}
-
-/// Runs test programs in the time that the live tests leave idle.
-fn long_tests(report: &mut Report, long: Vec<Program>) {
-    let mut skips = Skips::default();
-    report.step("long tests", || {
-        let log = SkipLog::fresh("long")?;
-        let idle = |Program { name, mut command }: Program| {
-            command.env("HUGEPILOT_SKIP_LOG", &log.0);
-            programs::run_one(Program { name, command: run::when_idle(&command) }).tests
-        };
-        let tests = long.into_iter().map(idle).sum();
-        skips = log.read();
-        summary(tests, skips.count()).map(|text| text + ", beside the live tests")
-    });
-    report.skips = Some(skips);
 }
 
 fn passed(command: &mut Command) -> Result<String> {

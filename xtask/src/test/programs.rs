@@ -32,13 +32,6 @@ pub(super) struct Program {
     pub(super) command: Command,
 }
 
-impl Program {
-    /// Whether it runs for most of a minute.
-    pub(super) fn is_long(&self) -> bool {
-        self.name.starts_with("graph tests/") || self.name.starts_with("capi tests/")
-    }
-}
-
 /// Result of a program.
 pub(super) struct ProgramResult {
     pub(super) name: String,

@@ -58,8 +58,6 @@ impl Report {
     pub(super) fn extend(&mut self, beside: Self) {
         self.rows.extend(beside.rows);
         self.failures.extend(beside.failures);
-        let skips = beside.skips.unwrap_or_default();
-        self.skips = self.skips.take().map(|before| before.and(skips));
     }
 
     pub(super) fn render(&self) -> String {
