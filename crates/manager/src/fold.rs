@@ -124,6 +124,7 @@ impl Fold {
                 Ok(TargetState::Gone) if process.state.is_in_trial() => {
                     process.ledger.note_freed(FreedBy::End);
                 }
+                Ok(TargetState::Gone) => process.ledger.note_end(),
                 _ => {}
             }
         }

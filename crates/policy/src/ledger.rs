@@ -62,6 +62,8 @@ struct Entry {
     promoted: Option<Nanos>,
     /// Memory that its huge page added.
     added: AddedMemory,
+    /// Whether it was huge until the last reading, which found its memory unmapped.
+    just_unmapped: bool,
 }
 
 impl Entry {
@@ -86,6 +88,8 @@ impl Ledger {
     pub fn note_memory(&mut self, memory: &ProcessMemory) {
         for (&region, one) in &mut self.regions {
             if one.promoted.is_some_and(|end| memory.time > end) {
+                let is_mapped = memory.mapping_of(region).is_some();
+                one.just_unmapped = one.is(RegionState::Huge) && !is_mapped;
                 one.note_huge(memory.is_huge(region));
             }
         }
@@ -99,6 +103,14 @@ impl Ledger {
                 one.note_huge(is_huge);
             }
         }
+    }
+
+    /// Notes that the process ended. What it unmapped just before stayed huge to its end.
+    pub fn note_end(&mut self) {
+        self.regions
+            .values_mut()
+            .filter(|one| one.just_unmapped)
+            .for_each(|one| one.note_huge(true));
     }
 
     /// Notes that all memory was freed.
@@ -169,7 +181,8 @@ impl Ledger {
             verified,
             state,
         };
-        self.regions.insert(promotion.region, Entry { selected, promoted, added });
+        let entry = Entry { selected, promoted, added, just_unmapped: false };
+        self.regions.insert(promotion.region, entry);
     }
 
     /// Returns all, in address order.

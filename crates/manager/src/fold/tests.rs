@@ -191,6 +191,15 @@ fn an_end_in_a_trial_frees_its_regions_and_a_later_one_does_not_count() {
     let in_trial = in_trial(&seen(1, read).id);
     assert_eq!(ended(&in_trial), (5, Some(FreedBy::End), Some(Stop::TargetGone)));
     assert_eq!(ended(&State::default()), (0, None, None));
+    // Many programs free their memory just before they end.
+    let mut fold = Fold::default();
+    fold.add(&round(vec![seen(1, read)], 5, end), &State::default(), None, false);
+    let mut unmapped = seen(1, Nanos::seconds(3));
+    unmapped.memory.mappings.clear();
+    fold.add(&round(vec![unmapped], 0, end), &State::default(), None, false);
+    assert_eq!(fold.counts().lost, 5);
+    fold.read_end(&find);
+    assert_eq!((fold.counts().lost, fold.counts().kept), (0, 5));
 }
 
 #[test]

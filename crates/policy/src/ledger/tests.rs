@@ -111,6 +111,24 @@ fn a_lost_region_is_counted_once_until_it_is_huge_again() {
 }
 
 #[test]
+fn what_a_process_unmaps_just_before_its_end_is_not_lost() {
+    let unmapped = |second| ProcessMemory {
+        mappings: Vec::new(),
+        pages: BTreeMap::new(),
+        ..memory(second, &[])
+    };
+    for (before_end, expected) in [(&[3][..], [2, 2, 1, 0, 1]), (&[3, 4], [2, 2, 0, 0, 2])] {
+        let mut ledger = Ledger::default();
+        add(&mut ledger, 1, &[(0, true), (1, true)], &[]);
+        ledger.note_memory(&memory(2, &[0]));
+        before_end.iter().for_each(|&second| ledger.note_memory(&unmapped(second)));
+        assert_eq!(counts(&ledger), [2, 2, 0, 0, 2]);
+        ledger.note_end();
+        assert_eq!(counts(&ledger), expected, "one was split before, or unmapped long before");
+    }
+}
+
+#[test]
 fn a_region_that_was_returned_is_not_lost() {
     let mut ledger = Ledger::default();
     add(&mut ledger, 2, &[(0, true), (1, true), (2, true), (3, true)], &[]);
