@@ -11,7 +11,7 @@ use super::Setup;
 use super::bitmap::{Bitmap, WORD, is_set};
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
-use super::verify::{Verdict, VerifyError};
+use super::verify::{Verdict, VerifyError, in_parts};
 use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::csr::{AHEAD, Row};
 use crate::rounds::Rounds;
@@ -361,39 +361,44 @@ impl<V: Width> Search<'_, V> {
 impl<V: Width> Bfs<V> {
     /// Checks the rules of Graph500: parents form a tree from the source along edges; levels differ
     /// by one along the tree, and by at most one along any edge; all reachable vertices are
-    /// reached. One pass over all edges.
+    /// reached. One pass over all edges, on all CPUs.
     ///
     /// # Errors
     /// The first violation.
     pub fn verify(&self, graph: &Graph<V>, source: V) -> Verdict {
         let levels = self.distances(source)?;
-        let mut sizes = vec![0; self.levels.len()];
-        for (v, &level) in levels.iter().enumerate() {
-            let parent = self.parents[v];
-            if parent == V::NONE {
-                continue;
+        let parts = in_parts(self.parents.len(), |vertices| {
+            let mut sizes = vec![0; self.levels.len()];
+            for v in vertices.filter(|&v| self.parents[v] != V::NONE) {
+                self.verify_edges(graph, v, &levels)?;
+                let level = levels[v];
+                let size = sizes.get_mut(level as usize);
+                *size.ok_or(VerifyError::Level { vertex: v, level })? += 1;
             }
-            let size = sizes.get_mut(level as usize);
-            let size = size.ok_or(VerifyError::Level { vertex: v, level })?;
-            *size += 1;
-            if parent.at() != v
-                && graph.out.neighbours(parent.at()).binary_search(&V::new(v)).is_err()
-            {
-                return Err(VerifyError::TreeEdge { parent: parent.at(), vertex: v });
-            }
-            for &to in graph.out.neighbours(v) {
-                if self.parents[to.at()] == V::NONE {
-                    return Err(VerifyError::NotReached { vertex: to.at(), by: v });
-                }
-                if levels[to.at()] > level + 1 {
-                    return Err(VerifyError::Nearer { vertex: to.at(), by: v });
-                }
-            }
-        }
+            Ok(sizes)
+        })?;
+        let size = |level: usize| parts.iter().map(|sizes| sizes[level]).sum();
+        let sizes: Vec<usize> = (0..self.levels.len()).map(size).collect();
         if sizes == self.levels {
             Ok(())
         } else {
             Err(VerifyError::LevelSizes { expected: sizes, found: self.levels.clone() })
+        }
+    }
+
+    /// Checks the edges of a reached vertex. Its neighbours cost one random read each.
+    fn verify_edges(&self, graph: &Graph<V>, v: usize, levels: &[u32]) -> Verdict {
+        let parent = self.parents[v].at();
+        if parent != v && graph.out.neighbours(parent).binary_search(&V::new(v)).is_err() {
+            return Err(VerifyError::TreeEdge { parent, vertex: v });
+        }
+        let far = |to: &&V| levels[to.at()] > levels[v].saturating_add(1);
+        match graph.out.neighbours(v).iter().find(far).map(|to| to.at()) {
+            None => Ok(()),
+            Some(vertex) if self.parents[vertex] == V::NONE => {
+                Err(VerifyError::NotReached { vertex, by: v })
+            }
+            Some(vertex) => Err(VerifyError::Nearer { vertex, by: v }),
         }
     }
 
