@@ -34,6 +34,15 @@ pub fn compact(root: &Root) -> Result<()> {
     root.write(crate::hugetlb::compact_file(None), "1")
 }
 
+/// Frees the memory of clean cached files (`/proc/sys/vm/drop_caches`). The next reading of such a
+/// file reads its disk.
+///
+/// # Errors
+/// [`KernelError::Write`]: EACCES without root.
+pub fn drop_caches(root: &Root) -> Result<()> {
+    root.write("proc/sys/vm/drop_caches", "1")
+}
+
 /// Reads `/proc/meminfo`.
 ///
 /// # Errors

@@ -208,6 +208,9 @@ impl Lab<'_> {
     ) -> Result<(), ExperimentError> {
         if !group.holders.is_empty() {
             show(Event::Weather(group));
+            // Cached files would fill what a pressure leaves, and nothing could be fragmented. A
+            // weather that requires root says so itself.
+            let _ = memory::drop_caches(&Root::live());
         }
         let before = available();
         let (mut holders, mut reached, mut failed) = (Vec::new(), Vec::new(), None);
