@@ -1,6 +1,5 @@
 //! Live tests: which of them run at the same time.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
@@ -67,7 +66,8 @@ pub(super) fn build() -> Result<Vec<Program>> {
 /// Runs the tests of `programs`: first those of [`IN_PAIRS`], then the others. Prints the slowest
 /// of the others. Cargo does not run them, because of its lock.
 pub(super) fn run(programs: &[Program], log: &Path) -> Tests {
-    join_free_memory();
+    // Otherwise tests that lack huge pages compact memory beside others.
+    run::join_free_memory();
     let with = |program: &Program, threads: u32| {
         let mut command = run::beside(&program.command, program.command.get_program());
         command.env("HUGEPILOT_LIVE", "1").env("HUGEPILOT_SKIP_LOG", log);
@@ -89,17 +89,10 @@ pub(super) fn run(programs: &[Program], log: &Path) -> Tests {
     [paired, alone].into_iter().sum()
 }
 
-/// Makes memory of cached files free, and joins free memory to huge pages, as root. Otherwise tests
-/// that lack huge pages do so beside others.
-fn join_free_memory() {
-    for file in ["drop_caches", "compact_memory"] {
-        // Without root, tests report what they lack.
-        let _ = fs::write(format!("/proc/sys/vm/{file}"), "1");
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::run::root;
 

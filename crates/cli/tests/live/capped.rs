@@ -24,9 +24,9 @@ use crate::workload::Workload;
 const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep";
 /// A journal of two rounds.
 const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
-/// A recording of a few lines.
 /// Runs of an experiment.
 const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/runs/lab/pcc-processes.ndjson");
+/// A recording of a few lines.
 const RECORDING: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../recording/src/format/samples/version-2.ndjson.gz");
 const SECRET: &str = "7391 4242 secret-of-root";

@@ -67,7 +67,7 @@ fn each_mode_has_its_figures_or_a_cause() {
     assert!(without && base.thp_peak_bytes == Some(Bytes::ZERO), "{base:?}");
     if glibc.effective_runs == glibc.runs {
         // How many huge pages are free changes from run to run.
-        assert!(glibc.page_faults.unwrap() * 2 < base.page_faults.unwrap(), "{report:?}");
+        assert!(glibc.page_faults.unwrap() * 5 < base.page_faults.unwrap(), "{report:?}");
     }
     assert_eq!(base.dtlb_miss_ratio.is_none(), report.counters_unavailable.is_some(), "{report:?}");
 }

@@ -11,12 +11,12 @@ use super::Setup;
 use super::bitmap::{Bitmap, WORD, is_set};
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
-use super::verify::{Verdict, VerifyError, in_parts};
+use super::verify::{Verdict, VerifyError};
 use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::csr::{AHEAD, Row};
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, GraphError, Property, Result, Width, Worker};
+use crate::{Array, Graph, GraphError, Property, Result, ThreadPool, Width, Worker};
 
 /// Direction of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -367,16 +367,17 @@ impl<V: Width> Bfs<V> {
     /// The first violation.
     pub fn verify(&self, graph: &Graph<V>, source: V) -> Verdict {
         let levels = self.distances(source)?;
-        let parts = in_parts(self.parents.len(), |vertices| {
+        let parts = ThreadPool::all().run(|worker| {
             let mut sizes = vec![0; self.levels.len()];
-            for v in vertices.filter(|&v| self.parents[v] != V::NONE) {
+            for v in worker.part(self.parents.len()).filter(|&v| self.parents[v] != V::NONE) {
                 self.verify_edges(graph, v, &levels)?;
                 let level = levels[v];
                 let size = sizes.get_mut(level as usize);
                 *size.ok_or(VerifyError::Level { vertex: v, level })? += 1;
             }
             Ok(sizes)
-        })?;
+        });
+        let parts = parts.into_iter().collect::<std::result::Result<Vec<_>, _>>()?;
         let size = |level: usize| parts.iter().map(|sizes| sizes[level]).sum();
         let sizes: Vec<usize> = (0..self.levels.len()).map(size).collect();
         if sizes == self.levels {

@@ -1,8 +1,5 @@
 //! Errors that verifiers find in kernel results.
 
-use std::ops::Range;
-use std::thread;
-
 /// First violation that a verifier finds. Vertex IDs are those of the graph.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum VerifyError {
@@ -161,22 +158,3 @@ pub enum VerifyError {
 
 /// Verdict of a verifier.
 pub type Verdict = std::result::Result<(), VerifyError>;
-
-/// Checks `count` vertices on all CPUs, each a part of them in order. Returns what `check` returns
-/// of each part.
-///
-/// # Errors
-/// That of the first part with one.
-pub(super) fn in_parts<T: Send>(
-    count: usize,
-    check: impl Fn(Range<usize>) -> std::result::Result<T, VerifyError> + Sync,
-) -> std::result::Result<Vec<T>, VerifyError> {
-    let parts = thread::available_parallelism().map_or(1, usize::from);
-    let part = |number: usize| number * count / parts..(number + 1) * count / parts;
-    thread::scope(|scope| {
-        let check = &check;
-        let all: Vec<_> =
-            (0..parts).map(|number| scope.spawn(move || check(part(number)))).collect();
-        all.into_iter().map(|one| one.join().expect("no check panics")).collect()
-    })
-}

@@ -330,9 +330,7 @@ fn warm(size: Bytes) {
     let mut memory = vec![0_u8; size.as_usize()];
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
     drop(std::hint::black_box(memory));
-    for (file, value) in [("drop_caches", "1"), ("compact_memory", "1")] {
-        let _ = fs::write(Path::new("/proc/sys/vm").join(file), value);
-    }
+    crate::run::join_free_memory();
 }
 
 #[cfg(test)]
